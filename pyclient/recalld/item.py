@@ -1,0 +1,102 @@
+"""The uniform shape of a memory, in every source and on either side of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from recalld.frozen import freeze
+
+
+class Visibility(IntEnum):
+    """Who may read a memory inside its scope. Values equal the wire's."""
+
+    UNSPECIFIED = 0
+    PRIVATE = 1
+    ORG = 2
+
+
+class MemoryStatus(IntEnum):
+    """Where a memory is in its life. Values equal the wire's."""
+
+    UNSPECIFIED = 0
+    ACTIVE = 1
+    SUPERSEDED = 2
+    ARCHIVED = 3
+    DELETED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryAttributes:
+    """The fields that recalld itself understands; `item.proto` documents each.
+
+    Times are aware datetimes, kept to the microsecond. Fields that the proto marks output only are
+    ignored on a write. `importance` and `confidence` are in 0..1; None means the server's default.
+    """
+
+    memory_type: str = ""
+    namespace: str = ""
+    user_id: str = ""
+    session_id: str = ""
+    agent_id: str = ""
+    run_id: str = ""
+    visibility: Visibility = Visibility.UNSPECIFIED
+    status: MemoryStatus = MemoryStatus.UNSPECIFIED
+    importance: float | None = None
+    confidence: float | None = None
+    create_time: datetime | None = None
+    update_time: datetime | None = None
+    event_time: datetime | None = None
+    last_observed_time: datetime | None = None
+    last_access_time: datetime | None = None
+    expire_time: datetime | None = None
+    access_count: int = 0
+    observation_count: int = 0
+    supersedes_id: str = ""
+    superseded_by_id: str = ""
+    revision: int = 0
+    origin: str = ""
+    embedding_truncated: bool = False
+
+
+def _no_metadata() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class MemoryItem:
+    """One memory as every source returns and accepts it.
+
+    content: the text that an agent reads.
+    source: the name of the source that produced it.
+    score: the source's relevance, higher is better; None when the source does not rank.
+    metadata: the caller's fields; frozen at construction, all the way down, and still a dict.
+    id: the key of the record within its source; None (or empty, which counts as unset) when there is none.
+    attributes: the fields that recalld understands; None when the source has none.
+
+    `id` and `attributes` are keyword-only for good: a field put before `score` would shift every positional
+    construction by one without an error.
+    """
+
+    content: str
+    source: str
+    score: float | None = None
+    metadata: dict[str, Any] = field(default_factory=_no_metadata)
+    _: KW_ONLY
+    id: str | None = None
+    attributes: MemoryAttributes | None = None
+
+    def __post_init__(self) -> None:
+        metadata: Any = self.metadata
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
+        object.__setattr__(self, "metadata", freeze(metadata))
+        if self.id == "":
+            object.__setattr__(self, "id", None)
+
+    def __hash__(self) -> int:
+        """Equal items hash alike; metadata is left out, since it may hold what does not hash."""
+        return hash((self.content, self.source, self.score, self.id))

@@ -1,0 +1,40 @@
+"""The seam: what a source of memories is, and what a reranker is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+from recalld.item import MemoryItem
+from recalld.scope import CtxLike
+
+
+@runtime_checkable
+class MemorySource(Protocol):
+    """Something that finds memories and may take new ones.
+
+    Callers rely on this: `name` is stamped on every item that the source returns; `query` gives at most `k` items,
+    best first, and `[]` for `k <= 0` without touching a backend; a source whose backend holds several tenants keeps
+    to `ctx.scope`; `write` returns only when the items are stored, and raises otherwise. A source that cannot take
+    writes returns from `write` having stored nothing and has `accepts_writes = False`.
+    """
+
+    name: str
+
+    async def query(
+        self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None
+    ) -> list[MemoryItem]: ...
+
+    async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None: ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """A second pass over merged items; gives at most `k` of them, best first."""
+
+    async def __call__(self, query: str, items: list[MemoryItem], *, k: int) -> list[MemoryItem]: ...
+
+
+def accepts_writes(source: MemorySource) -> bool:
+    """Whether a write to `source` can be stored. A source that does not say accepts writes."""
+    return bool(getattr(source, "accepts_writes", True))

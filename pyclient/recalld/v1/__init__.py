@@ -1,0 +1,1 @@
+"""The wire contract in Python: generated from `proto/` by `make gen`."""
