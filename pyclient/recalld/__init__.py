@@ -1,0 +1,97 @@
+"""recalld: memories of agents, local and remote, as one.
+
+Everything that is exported here is public. `recalld.errors` has the whole tree of exceptions, `recalld.filters` what a
+`where` means, `recalld.fusion` merging and rank fusion, `recalld.rerank` the cross-encoder, and `recalld.testing` the
+contract suite for sources of your own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from recalld._version import __version__
+from recalld.decorators.cached import CachedMemory
+from recalld.decorators.compacted import CompactedMemory, Message
+from recalld.decorators.read_only import OnWritePolicy, ReadOnlyMemory
+from recalld.decorators.scoped import ScopedMemory
+from recalld.decorators.wrapper import WrapperMemory
+from recalld.errors import AllSourcesFailed, CompositeWriteError, MemoryWriteRefused, RecalldError, ScopeViolation
+from recalld.fusion import DedupeMode, rrf_rerank, score_sort_rerank
+from recalld.grounding import as_grounder, as_grounding_source, render_grounding
+from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.scope import Ctx, CtxLike, Scope
+from recalld.source import MemorySource, Reranker
+from recalld.sources.composite import CompositeMemory
+from recalld.sources.directory import DirectoryFiles
+from recalld.sources.file import FileMemory, InMemoryFiles
+from recalld.sources.journal import JournalMemory, MutationJournal
+from recalld.sources.scratchpad import ScratchpadMemory
+from recalld.sources.sequential import SequentialMemory
+from recalld.sources.tool import FunctionTool, Tool, ToolMemory, default_parse
+from recalld.sources.vector import Chunk, VectorMemory, VectorPort
+
+if TYPE_CHECKING:
+    from recalld.sources.remote import RemoteMemory, TLSConfig
+
+__all__ = [
+    "AllSourcesFailed",
+    "CachedMemory",
+    "Chunk",
+    "CompactedMemory",
+    "CompositeMemory",
+    "CompositeWriteError",
+    "Ctx",
+    "CtxLike",
+    "DedupeMode",
+    "DirectoryFiles",
+    "FileMemory",
+    "FunctionTool",
+    "InMemoryFiles",
+    "JournalMemory",
+    "MemoryAttributes",
+    "MemoryItem",
+    "MemorySource",
+    "MemoryStatus",
+    "MemoryWriteRefused",
+    "Message",
+    "MutationJournal",
+    "OnWritePolicy",
+    "ReadOnlyMemory",
+    "RecalldError",
+    "RemoteMemory",
+    "Reranker",
+    "Scope",
+    "ScopeViolation",
+    "ScopedMemory",
+    "ScratchpadMemory",
+    "SequentialMemory",
+    "TLSConfig",
+    "Tool",
+    "ToolMemory",
+    "VectorMemory",
+    "VectorPort",
+    "Visibility",
+    "WrapperMemory",
+    "__version__",
+    "as_grounder",
+    "as_grounding_source",
+    "default_parse",
+    "render_grounding",
+    "rrf_rerank",
+    "score_sort_rerank",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # gRPC alone takes as long to import as all else together is allowed to; who never goes remote need not pay.
+    if name in ("RemoteMemory", "TLSConfig"):
+        from recalld.sources import remote
+
+        value = getattr(remote, name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

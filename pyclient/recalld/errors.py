@@ -3,6 +3,8 @@
 RecalldError
 ├── InvalidRequest (ValueError)          the call itself is wrong; sending it again will not help
 │   ├── InvalidField                     a field is missing or out of range
+│   │   ├── WrongType (TypeError)         an argument of a type that cannot serve
+│   │   └── PathRefused (PermissionError) a path that leads out of its root, or is not a plain file
 │   ├── InvalidFilter                    a `where` names an unknown field or operator, or an unfit value
 │   ├── PageTokenMismatch
 │   └── UnknownSource
@@ -11,6 +13,9 @@ RecalldError
 │   └── PermissionDenied
 ├── Unauthenticated (PermissionError)
 ├── ItemNotFound (LookupError)
+├── PathNotFound (FileNotFoundError)
+├── FrozenValue (TypeError)              an item's metadata does not change
+├── MissingExtra (ImportError)           an optional part is not installed
 ├── RevisionMismatch
 ├── IdempotencyKeyReused
 ├── MemoryWriteRefused                   a source is read-only by policy
@@ -78,6 +83,14 @@ class InvalidField(InvalidRequest):
     """A field is missing or out of range."""
 
 
+class WrongType(InvalidField, TypeError):
+    """An argument has a type that cannot serve."""
+
+
+class PathRefused(InvalidField, PermissionError):
+    """A path leads out of its root (`..`, a link), cannot be a name (a NUL), or is a folder where a file is meant."""
+
+
 class InvalidFilter(InvalidRequest):
     """A filter names an unknown field or operator, or compares to an unfit value."""
 
@@ -110,7 +123,11 @@ class ScopeRequired(ScopeViolation, ValueError):
     code: ClassVar[str] = "INVALID_ARGUMENT"
 
     def __init__(
-        self, message: str = "", *, violations: Mapping[str, str] | None = None, details: Mapping[str, str] | None = None
+        self,
+        message: str = "",
+        *,
+        violations: Mapping[str, str] | None = None,
+        details: Mapping[str, str] | None = None,
     ) -> None:
         self.violations: dict[str, str] = dict(violations or {})
         super().__init__(message, details=details)
@@ -132,6 +149,18 @@ class ItemNotFound(RecalldError, LookupError):
 
     reason: ClassVar[str] = "ITEM_NOT_FOUND"
     code: ClassVar[str] = "NOT_FOUND"
+
+
+class PathNotFound(RecalldError, FileNotFoundError):
+    """A tree of files has nothing at that path."""
+
+
+class FrozenValue(RecalldError, TypeError):
+    """Something that is fixed for good, such as the metadata of an item, was told to change."""
+
+
+class MissingExtra(RecalldError, ImportError):
+    """A part of recalld needs an extra that is not installed; the message names it."""
 
 
 class RevisionMismatch(RecalldError):
@@ -191,7 +220,9 @@ class Overloaded(RecalldError):
     code: ClassVar[str] = "RESOURCE_EXHAUSTED"
     retryable: ClassVar[bool] = True
 
-    def __init__(self, message: str = "", *, details: Mapping[str, str] | None = None, retry_after: float = 1.0) -> None:
+    def __init__(
+        self, message: str = "", *, details: Mapping[str, str] | None = None, retry_after: float = 1.0
+    ) -> None:
         super().__init__(message, details=details)
         self.retry_after = retry_after
 
@@ -203,7 +234,9 @@ class SourceUnavailable(RecalldError, ConnectionError):
     code: ClassVar[str] = "UNAVAILABLE"
     retryable: ClassVar[bool] = True
 
-    def __init__(self, message: str = "", *, details: Mapping[str, str] | None = None, retry_after: float = 1.0) -> None:
+    def __init__(
+        self, message: str = "", *, details: Mapping[str, str] | None = None, retry_after: float = 1.0
+    ) -> None:
         super().__init__(message, details=details)
         self.retry_after = retry_after
 
@@ -232,6 +265,7 @@ class CompositeWriteError(RecalldError, RuntimeError):
 
     accepted: the sources that committed. refused: those that are read-only by policy and dropped the write.
     failed: source name to its exception. Every source is in exactly one; retry only the failed ones.
+    The `__cause__` is the one exception, or a group of them all, so that a traceback shows where each came from.
     """
 
     def __init__(
@@ -246,6 +280,9 @@ class CompositeWriteError(RecalldError, RuntimeError):
         self.refused = list(refused or ())
         causes = ", ".join(f"{name} ({type(error).__name__}: {error})" for name, error in self.failed.items())
         super().__init__(f"write failed in {causes}; accepted by {self.accepted}, refused by {self.refused}")
+        errors = list(self.failed.values())
+        if errors:
+            self.__cause__ = errors[0] if len(errors) == 1 else BaseExceptionGroup("write failed", errors)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_composite, (self.accepted, self.failed, self.refused)

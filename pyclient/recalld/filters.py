@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, cast
 
@@ -160,7 +160,10 @@ def parse_field(text: str) -> Field:
 
 
 def split_path(text: str) -> tuple[str, ...]:
-    """The keys of a dotted path; a backslash takes the next character literally. Raises InvalidFilter for an empty key."""
+    """The keys of a dotted path; a backslash takes the next character literally.
+
+    Raises InvalidFilter for an empty key.
+    """
     keys: list[str] = []
     key: list[str] = []
     characters = iter(text)
@@ -259,6 +262,9 @@ def same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
     if kind == "map":
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if kind == "time":
+        # Between two zones Python calls the repeated hour of a clock change unequal to everything.
+        return bool(left.astimezone(UTC) == right.astimezone(UTC))
     return bool(left == right)
 
 
@@ -272,7 +278,8 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, str):
         return "string"
     if isinstance(value, datetime):
-        return "time"
+        # A time without a zone is no instant, and Python refuses to order it against one that is.
+        return None if value.utcoffset() is None else "time"
     if isinstance(value, Mapping):
         return "map"
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NoReturn, cast
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, NoReturn, Self, cast
+
+from recalld.errors import FrozenValue
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
-    raise TypeError(
+    raise FrozenValue(
         f"{type(self).__name__} is frozen; build a new one, for example "
         "dataclasses.replace(item, metadata={**item.metadata, 'key': value})"
     )
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict whose content is fixed, all the way down; copy, deepcopy and pickle keep it so."""
+    """A dict whose content is fixed, all the way down; copy, deepcopy and pickle keep it so.
+
+    Equal to the dict that it was made of. `{**frozen}` and `dict(frozen)` give a plain dict to change.
+    """
 
     __slots__ = ()
 
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        pairs = dict[str, Any](*args, **kwargs)
+        dict[str, Any].update(made, {key: freeze(value) for key, value in pairs.items()})
+        return made
 
-    def copy(self) -> FrozenDict:
+    # `dict.__init__` adds to what is there: calling it once more would be a way to change the content.
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
+    clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def copy(self) -> Self:
         return self
 
-    def __copy__(self) -> FrozenDict:
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, _memo: object) -> FrozenDict:
+    def __deepcopy__(self, _memo: object) -> Self:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
+        return type(self), (dict(self),)
 
 
 class FrozenList(list[Any]):
@@ -39,29 +53,50 @@ class FrozenList(list[Any]):
 
     __slots__ = ()
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+    def __new__(cls, members: Iterable[Any] = ()) -> Self:
+        made = super().__new__(cls)
+        list[Any].extend(made, map(freeze, members))
+        return made
 
-    def copy(self) -> FrozenList:
+    def __init__(self, members: Iterable[Any] = ()) -> None: ...
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # pyright: ignore[reportAssignmentType]
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def copy(self) -> Self:
         return self
 
-    def __copy__(self) -> FrozenList:
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, _memo: object) -> FrozenList:
+    def __deepcopy__(self, _memo: object) -> Self:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenList, (list(self),)
+        return type(self), (list(self),)
 
 
 def freeze(value: Any) -> Any:
-    """`value` with every dict and list in it frozen; anything else, also a tuple or set, as it is."""
-    if isinstance(value, (FrozenDict, FrozenList)):
+    """An equal value in which no container can change: dict, list, set and bytearray become their frozen kind, a
+    tuple keeps its type. What is no container stays the same object."""
+    if isinstance(value, (str, int, float, FrozenDict, FrozenList)) or value is None:
         return cast("Any", value)
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, Any]", value)
-        return FrozenDict({key: freeze(member) for key, member in pairs.items()})
+        return FrozenDict(cast("Mapping[str, Any]", value))
     if isinstance(value, list):
-        return FrozenList(freeze(member) for member in cast("list[Any]", value))
-    return value
+        return FrozenList(cast("list[Any]", value))
+    if isinstance(value, tuple):
+        return _freeze_tuple(cast("tuple[Any, ...]", value))
+    if isinstance(value, Set) and not isinstance(value, frozenset):
+        return frozenset(cast("Set[Any]", value))
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return cast("Any", value)
+
+
+def _freeze_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    members = [freeze(member) for member in value]
+    if all(new is old for new, old in zip(members, value, strict=True)):
+        return value
+    make = getattr(type(value), "_make", type(value))  # a named tuple takes its members one by one
+    return make(members)

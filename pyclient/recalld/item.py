@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
+from recalld.errors import InvalidField, WrongType
 from recalld.frozen import freeze
 
 
@@ -92,8 +93,11 @@ class MemoryItem:
     def __post_init__(self) -> None:
         metadata: Any = self.metadata
         if not isinstance(metadata, Mapping):
-            raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
-        object.__setattr__(self, "metadata", freeze(metadata))
+            raise WrongType(f"metadata must be a dict, not {type(metadata).__name__}")
+        try:
+            object.__setattr__(self, "metadata", freeze(metadata))
+        except RecursionError:
+            raise InvalidField("metadata nests too deep, or contains itself") from None
         if self.id == "":
             object.__setattr__(self, "id", None)
 

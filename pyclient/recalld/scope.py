@@ -30,7 +30,10 @@ class ScopeLike(Protocol):
 
 
 class CtxLike(Protocol):
-    """What the library relies on in a caller's own context; `run_id`, `user_id` and `observe` are read if they exist."""
+    """What the library relies on in a caller's own context.
+
+    `run_id`, `user_id` and `observe` are read where they exist.
+    """
 
     @property
     def scope(self) -> ScopeLike: ...

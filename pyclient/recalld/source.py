@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from recalld.item import MemoryItem
-from recalld.scope import CtxLike
 
 
 @runtime_checkable
@@ -17,15 +16,17 @@ class MemorySource(Protocol):
     best first, and `[]` for `k <= 0` without touching a backend; a source whose backend holds several tenants keeps
     to `ctx.scope`; `write` returns only when the items are stored, and raises otherwise. A source that cannot take
     writes returns from `write` having stored nothing and has `accepts_writes = False`.
+
+    `ctx` is a `Ctx` or anything shaped like one (`CtxLike`). It is `Any` here because a source may ask for more: one
+    that annotates its own framework's context is still a source of this protocol.
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
-    async def query(
-        self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None
-    ) -> list[MemoryItem]: ...
+    async def query(self, query: str, *, k: int, ctx: Any, where: dict[str, Any] | None = None) -> list[MemoryItem]: ...
 
-    async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None: ...
+    async def write(self, items: Iterable[MemoryItem], *, ctx: Any) -> None: ...
 
 
 @runtime_checkable

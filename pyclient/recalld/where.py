@@ -21,6 +21,7 @@ from recalld.filters import (
     Op,
     split_path,
 )
+from recalld.frozen import freeze
 
 #: The most values of `$in` and `$nin`.
 MAX_IN_VALUES = 1000
@@ -31,9 +32,37 @@ def parse_where(where: Mapping[str, Any] | None) -> Filter | None:
 
     Raises InvalidFilter (a ValueError) for an unknown operator or attribute and for a value that cannot be compared.
     """
+    try:
+        return _parse(where)
+    except RecursionError:
+        raise InvalidFilter("where: nests too deep, or contains itself") from None
+
+
+def _parse(where: Mapping[str, Any] | None) -> Filter | None:
     if not where:
         return None
     return _all(_entry(key, value) for key, value in where.items())
+
+
+def check_operators(where: Mapping[str, Any] | None) -> None:
+    """Raises InvalidFilter for an unknown operator and leaves every other key and value to whoever takes them.
+
+    For a `where` that is handed on to something with its own idea of fields, such as a tool.
+    """
+    try:
+        _check_operators(where or {})
+    except RecursionError:
+        raise InvalidFilter("where: nests too deep, or contains itself") from None
+
+
+def _check_operators(where: Mapping[Any, Any]) -> None:
+    for key, value in where.items():
+        if isinstance(key, str) and key.startswith("$") and key not in _KNOWN:
+            raise InvalidFilter(f"where: unknown operator {key!r}")
+        members = cast("Iterable[Any]", value) if isinstance(value, (list, tuple)) else (value,)
+        for member in members:
+            if isinstance(member, Mapping):
+                _check_operators(cast("Mapping[Any, Any]", member))
 
 
 def _all(filters: Iterable[Filter]) -> Filter:
@@ -60,7 +89,7 @@ def _branches(key: str, value: Any) -> Iterable[Filter]:
 
 
 def _branch(key: str, value: Any) -> Filter:
-    parsed = parse_where(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
+    parsed = _parse(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
     if parsed is None:
         raise InvalidFilter(f"where: {key} takes conditions that are not empty")
     return parsed
@@ -130,9 +159,16 @@ _OPERATORS: Mapping[str, Callable[[Field, str, Any], Filter]] = {
     "$contains": lambda field, key, operand: Contains(field, _value(key, operand)),
 }
 
+_KNOWN = frozenset({*_OPERATORS, "$and", "$or", "$not"})
+
 
 def _value(key: str, value: Any) -> Any:
-    """The value, checked to be one that metadata can hold."""
+    """A frozen copy of the value, checked to be one that metadata can hold."""
+    _check(key, value)
+    return freeze(value)
+
+
+def _check(key: str, value: Any) -> None:
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise InvalidFilter(f"where: {key!r} compares to {value}, which is not finite")
@@ -140,16 +176,15 @@ def _value(key: str, value: Any) -> Any:
         if not -(2**63) <= value < 2**63:
             raise InvalidFilter(f"where: {key!r} compares to an integer over 64 bits")
     elif isinstance(value, datetime):
-        if value.tzinfo is None:
+        if value.utcoffset() is None:
             raise InvalidFilter(f"where: {key!r} compares to a time without a zone")
     elif isinstance(value, Mapping):
         for name, member in cast("Mapping[Any, Any]", value).items():
             if not isinstance(name, str):
                 raise InvalidFilter(f"where: {key!r} compares to a map with a key that is not a string")
-            _value(key, member)
+            _check(key, member)
     elif isinstance(value, (list, tuple)):
-        for member in cast("list[Any]", value):
-            _value(key, member)
+        for member in cast("Iterable[Any]", value):
+            _check(key, member)
     elif not (value is None or isinstance(value, (bool, str))):
         raise InvalidFilter(f"where: {key!r} compares to a {type(value).__name__}, which metadata cannot hold")
-    return value

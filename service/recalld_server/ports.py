@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
 from recalld.filters import Filter
 from recalld.item import MemoryItem
 from recalld.scope import Scope
@@ -220,6 +221,14 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
+class Lexical:
+    """What the lexical leg found: best first, and how much of the query the best match covers, 0 to 1."""
+
+    candidates: Sequence[Scored] = ()
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """What the store takes for one item: the item (id set) with its vector. `attributes` may be unset."""
 
@@ -271,7 +280,7 @@ class Store(Protocol):
     Returned items carry all stored attributes; `source` is the store's name, `score` None.
     """
 
-    async def lexical(self, scope: Scope, text: str, where: Filter | None, *, limit: int) -> Sequence[Scored]:
+    async def lexical(self, scope: Scope, text: str, where: Filter | None, *, limit: int) -> Lexical:
         """The best by BM25, ties by id."""
         ...
 

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class MemoryServiceStub:
-    """MemoryService stores the memories of agents and finds them again.
+    """MemoryService stores the memories of agents and finds them again. A request
+    that breaks any rule given here is refused whole, with every violation named;
+    see ErrorReason.
     """
 
     def __init__(self, channel):
@@ -73,13 +75,16 @@ class MemoryServiceStub:
 
 
 class MemoryServiceServicer:
-    """MemoryService stores the memories of agents and finds them again.
+    """MemoryService stores the memories of agents and finds them again. A request
+    that breaks any rule given here is refused whole, with every violation named;
+    see ErrorReason.
     """
 
     def Query(self, request, context):
         """Finds the items most relevant to a query and streams them, best first: any
         number of `hits` frames, then one `summary`. A stream that ends without a
-        summary is incomplete.
+        summary is incomplete. The same request on the same state gives the same
+        answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,9 +93,15 @@ class MemoryServiceServicer:
     def Write(self, request_iterator, context):
         """Writes batches over one long-lived stream. The client numbers its batches
         1, 2, 3, ...; the server acknowledges each, in order, once it is durable.
-        The client keeps at most `ServerLimits.max_unacked_batches` in flight.
-        A batch that fails validation is acknowledged with `error` and nothing of it
-        is stored; the stream goes on.
+        The client keeps at most `ServerLimits.max_unacked_batches` in flight; one
+        that sends more is held back by flow control. A batch that fails validation
+        is acknowledged with `error` and nothing of it is stored; the stream goes on.
+        Batches that share an id or an idempotency key are applied in their order,
+        others may overtake each other.
+
+        The stream ends OK once the client has closed its side and every batch is
+        acknowledged. A gap in the numbers ends it with STREAM_PROTOCOL, a stopping
+        server with SOURCE_UNAVAILABLE, both after acknowledging what was taken.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -105,28 +116,32 @@ class MemoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BatchGet(self, request, context):
-        """Gets items by id, whatever their status except deleted.
+        """Gets items by id, whatever their status except deleted or expired. Items that
+        are together larger than a message are INVALID_FIELD: ask for fewer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """Lists items, newest first, a page at a time.
+        """Lists items, newest (last first-stored) first, a page at a time. An item that
+        is there from the first page to the last appears exactly once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Update(self, request, context):
-        """Changes the named fields of one item.
+        """Changes the named fields of one item and clears those that are named and
+        not given. ITEM_NOT_FOUND when the scope has no such item.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Deletes items by id or by filter. When it returns, no read finds them.
+        """Deletes items by id or by filter, whatever their status. When it returns, no
+        read finds them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -179,7 +194,9 @@ def add_MemoryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MemoryService:
-    """MemoryService stores the memories of agents and finds them again.
+    """MemoryService stores the memories of agents and finds them again. A request
+    that breaks any rule given here is refused whole, with every violation named;
+    see ErrorReason.
     """
 
     @staticmethod

@@ -27,7 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MemoryServiceStub:
-    """MemoryService stores the memories of agents and finds them again."""
+    """MemoryService stores the memories of agents and finds them again. A request
+    that breaks any rule given here is refused whole, with every violation named;
+    see ErrorReason.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,60 +39,96 @@ class MemoryServiceStub:
     Query: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.QueryRequest, _memory_service_pb2.QueryResponse]
     """Finds the items most relevant to a query and streams them, best first: any
     number of `hits` frames, then one `summary`. A stream that ends without a
-    summary is incomplete.
+    summary is incomplete. The same request on the same state gives the same
+    answer.
     """
     Write: _grpc.StreamStreamMultiCallable[_memory_service_pb2.WriteRequest, _memory_service_pb2.WriteResponse]
     """Writes batches over one long-lived stream. The client numbers its batches
     1, 2, 3, ...; the server acknowledges each, in order, once it is durable.
-    The client keeps at most `ServerLimits.max_unacked_batches` in flight.
-    A batch that fails validation is acknowledged with `error` and nothing of it
-    is stored; the stream goes on.
+    The client keeps at most `ServerLimits.max_unacked_batches` in flight; one
+    that sends more is held back by flow control. A batch that fails validation
+    is acknowledged with `error` and nothing of it is stored; the stream goes on.
+    Batches that share an id or an idempotency key are applied in their order,
+    others may overtake each other.
+
+    The stream ends OK once the client has closed its side and every batch is
+    acknowledged. A gap in the numbers ends it with STREAM_PROTOCOL, a stopping
+    server with SOURCE_UNAVAILABLE, both after acknowledging what was taken.
     """
     BatchWrite: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.BatchWriteRequest, _memory_service_pb2.BatchWriteResponse]
     """Writes one batch. The same as a Write stream of one batch, for callers that
     want a unary call.
     """
     BatchGet: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.BatchGetRequest, _memory_service_pb2.BatchGetResponse]
-    """Gets items by id, whatever their status except deleted."""
+    """Gets items by id, whatever their status except deleted or expired. Items that
+    are together larger than a message are INVALID_FIELD: ask for fewer.
+    """
     List: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListRequest, _memory_service_pb2.ListResponse]
-    """Lists items, newest first, a page at a time."""
+    """Lists items, newest (last first-stored) first, a page at a time. An item that
+    is there from the first page to the last appears exactly once.
+    """
     Update: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.UpdateRequest, _memory_service_pb2.UpdateResponse]
-    """Changes the named fields of one item."""
+    """Changes the named fields of one item and clears those that are named and
+    not given. ITEM_NOT_FOUND when the scope has no such item.
+    """
     Delete: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteRequest, _memory_service_pb2.DeleteResponse]
-    """Deletes items by id or by filter. When it returns, no read finds them."""
+    """Deletes items by id or by filter, whatever their status. When it returns, no
+    read finds them.
+    """
 
 @_typing.type_check_only
 class MemoryServiceAsyncStub(MemoryServiceStub):
-    """MemoryService stores the memories of agents and finds them again."""
+    """MemoryService stores the memories of agents and finds them again. A request
+    that breaks any rule given here is refused whole, with every violation named;
+    see ErrorReason.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Query: _aio.UnaryStreamMultiCallable[_memory_service_pb2.QueryRequest, _memory_service_pb2.QueryResponse]  # type: ignore[assignment]
     """Finds the items most relevant to a query and streams them, best first: any
     number of `hits` frames, then one `summary`. A stream that ends without a
-    summary is incomplete.
+    summary is incomplete. The same request on the same state gives the same
+    answer.
     """
     Write: _aio.StreamStreamMultiCallable[_memory_service_pb2.WriteRequest, _memory_service_pb2.WriteResponse]  # type: ignore[assignment]
     """Writes batches over one long-lived stream. The client numbers its batches
     1, 2, 3, ...; the server acknowledges each, in order, once it is durable.
-    The client keeps at most `ServerLimits.max_unacked_batches` in flight.
-    A batch that fails validation is acknowledged with `error` and nothing of it
-    is stored; the stream goes on.
+    The client keeps at most `ServerLimits.max_unacked_batches` in flight; one
+    that sends more is held back by flow control. A batch that fails validation
+    is acknowledged with `error` and nothing of it is stored; the stream goes on.
+    Batches that share an id or an idempotency key are applied in their order,
+    others may overtake each other.
+
+    The stream ends OK once the client has closed its side and every batch is
+    acknowledged. A gap in the numbers ends it with STREAM_PROTOCOL, a stopping
+    server with SOURCE_UNAVAILABLE, both after acknowledging what was taken.
     """
     BatchWrite: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchWriteRequest, _memory_service_pb2.BatchWriteResponse]  # type: ignore[assignment]
     """Writes one batch. The same as a Write stream of one batch, for callers that
     want a unary call.
     """
     BatchGet: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchGetRequest, _memory_service_pb2.BatchGetResponse]  # type: ignore[assignment]
-    """Gets items by id, whatever their status except deleted."""
+    """Gets items by id, whatever their status except deleted or expired. Items that
+    are together larger than a message are INVALID_FIELD: ask for fewer.
+    """
     List: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListRequest, _memory_service_pb2.ListResponse]  # type: ignore[assignment]
-    """Lists items, newest first, a page at a time."""
+    """Lists items, newest (last first-stored) first, a page at a time. An item that
+    is there from the first page to the last appears exactly once.
+    """
     Update: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.UpdateRequest, _memory_service_pb2.UpdateResponse]  # type: ignore[assignment]
-    """Changes the named fields of one item."""
+    """Changes the named fields of one item and clears those that are named and
+    not given. ITEM_NOT_FOUND when the scope has no such item.
+    """
     Delete: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteRequest, _memory_service_pb2.DeleteResponse]  # type: ignore[assignment]
-    """Deletes items by id or by filter. When it returns, no read finds them."""
+    """Deletes items by id or by filter, whatever their status. When it returns, no
+    read finds them.
+    """
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """MemoryService stores the memories of agents and finds them again."""
+    """MemoryService stores the memories of agents and finds them again. A request
+    that breaks any rule given here is refused whole, with every violation named;
+    see ErrorReason.
+    """
 
     @_abc_1.abstractmethod
     def Query(
@@ -99,7 +138,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.QueryResponse], _abc.AsyncIterator[_memory_service_pb2.QueryResponse]]:
         """Finds the items most relevant to a query and streams them, best first: any
         number of `hits` frames, then one `summary`. A stream that ends without a
-        summary is incomplete.
+        summary is incomplete. The same request on the same state gives the same
+        answer.
         """
 
     @_abc_1.abstractmethod
@@ -110,9 +150,15 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.WriteResponse], _abc.AsyncIterator[_memory_service_pb2.WriteResponse]]:
         """Writes batches over one long-lived stream. The client numbers its batches
         1, 2, 3, ...; the server acknowledges each, in order, once it is durable.
-        The client keeps at most `ServerLimits.max_unacked_batches` in flight.
-        A batch that fails validation is acknowledged with `error` and nothing of it
-        is stored; the stream goes on.
+        The client keeps at most `ServerLimits.max_unacked_batches` in flight; one
+        that sends more is held back by flow control. A batch that fails validation
+        is acknowledged with `error` and nothing of it is stored; the stream goes on.
+        Batches that share an id or an idempotency key are applied in their order,
+        others may overtake each other.
+
+        The stream ends OK once the client has closed its side and every batch is
+        acknowledged. A gap in the numbers ends it with STREAM_PROTOCOL, a stopping
+        server with SOURCE_UNAVAILABLE, both after acknowledging what was taken.
         """
 
     @_abc_1.abstractmethod
@@ -131,7 +177,9 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.BatchGetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.BatchGetResponse, _abc.Awaitable[_memory_service_pb2.BatchGetResponse]]:
-        """Gets items by id, whatever their status except deleted."""
+        """Gets items by id, whatever their status except deleted or expired. Items that
+        are together larger than a message are INVALID_FIELD: ask for fewer.
+        """
 
     @_abc_1.abstractmethod
     def List(
@@ -139,7 +187,9 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.ListRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.ListResponse, _abc.Awaitable[_memory_service_pb2.ListResponse]]:
-        """Lists items, newest first, a page at a time."""
+        """Lists items, newest (last first-stored) first, a page at a time. An item that
+        is there from the first page to the last appears exactly once.
+        """
 
     @_abc_1.abstractmethod
     def Update(
@@ -147,7 +197,9 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.UpdateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.UpdateResponse, _abc.Awaitable[_memory_service_pb2.UpdateResponse]]:
-        """Changes the named fields of one item."""
+        """Changes the named fields of one item and clears those that are named and
+        not given. ITEM_NOT_FOUND when the scope has no such item.
+        """
 
     @_abc_1.abstractmethod
     def Delete(
@@ -155,6 +207,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.DeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.DeleteResponse, _abc.Awaitable[_memory_service_pb2.DeleteResponse]]:
-        """Deletes items by id or by filter. When it returns, no read finds them."""
+        """Deletes items by id or by filter, whatever their status. When it returns, no
+        read finds them.
+        """
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,1 @@
+"""Embeddings with ONNX Runtime and a Hugging Face tokenizer; start at `embedder.load_embedder`."""

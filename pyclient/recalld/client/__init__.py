@@ -1,0 +1,1 @@
+"""The gRPC client beneath `RemoteMemory` and beneath a server's remote sources."""

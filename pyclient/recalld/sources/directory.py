@@ -1,0 +1,178 @@
+"""A directory on disk as a tree of files that nothing leads out of."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from recalld.errors import MissingExtra, PathNotFound, PathRefused
+from recalld.sources.file import path_parts
+
+# Every step down opens one name relative to the folder before it and follows no link, so a link that is swapped in
+# between a check and its use is refused like any other. Resolving a path and comparing prefixes has that gap.
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+# O_NONBLOCK: opening a pipe would otherwise wait for somebody to write into it.
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+#: The beginning of the names of files that are not yet complete; such names are neither listed nor accepted.
+_PARTIAL = ".recalld-partial-"
+
+
+class DirectoryFiles:
+    """The files below one directory, for `FileMemory`.
+
+    root: the directory; it may be a link itself, and the first `create` makes it if it is not there. Paths start with
+    `/`, which is the root, so an absolute path leads nowhere else. `..`, control characters and symbolic links raise
+    PathRefused (a PermissionError and a ValueError); links, pipes and devices are not listed. Text is UTF-8; bytes that
+    are not show as U+FFFD. A file is replaced whole or not at all. Disk access runs in threads. Hard links cannot be
+    told from files: whoever may link into the root may choose what it serves. Needs a system with `openat`: on others
+    construction raises MissingExtra.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise MissingExtra("DirectoryFiles needs openat and O_NOFOLLOW, which this system does not have")
+        self.root = Path(root).absolute()
+
+    async def view(self, path: str) -> str:
+        return await asyncio.to_thread(self._view, path)
+
+    async def create(self, path: str, text: str) -> None:
+        await asyncio.to_thread(self._create, path, text)
+
+    async def delete(self, path: str) -> None:
+        await asyncio.to_thread(self._delete, path)
+
+    def _view(self, path: str) -> str:
+        parts = _parts(path)
+        with self._folder(path, parts[:-1]) as parent:
+            if not parts:
+                return _listing(parent, parts)
+            mode = _mode(path, parent, parts[-1])
+            if stat.S_ISDIR(mode):
+                with _opened(path, parts[-1], _FOLDER, parent) as folder:
+                    return _listing(folder, parts)
+            if path.endswith("/"):
+                raise PathNotFound(f"no folder at {path!r}")
+            with _opened(path, parts[-1], _READ, parent) as descriptor:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise PathRefused(f"path {path!r} is not a plain file")
+                with open(descriptor, "rb", closefd=False) as file:
+                    return file.read().decode("utf-8", "replace")
+
+    def _create(self, path: str, text: str) -> None:
+        parts = _parts(path)
+        if not parts or path.endswith("/"):
+            raise PathRefused(f"path {path!r} is a folder")
+        content = text.encode("utf-8", "surrogatepass")
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._folder(path, parts[:-1], create=True) as parent:
+            with suppress(PathNotFound):
+                if not stat.S_ISREG(_mode(path, parent, parts[-1])):
+                    raise PathRefused(f"path {path!r} is not a plain file")
+            partial = _PARTIAL + uuid.uuid4().hex
+            try:
+                with open(os.open(partial, _WRITE, 0o666, dir_fd=parent), "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                # Renaming replaces a link that came up meanwhile; it never writes through it.
+                os.replace(partial, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+                os.fsync(parent)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(partial, dir_fd=parent)
+                raise
+
+    def _delete(self, path: str) -> None:
+        parts = _parts(path)
+        if not parts:
+            raise PathRefused(f"path {path!r} is a folder")
+        with self._folder(path, parts[:-1]) as parent:
+            if not stat.S_ISREG(_mode(path, parent, parts[-1])):
+                raise PathRefused(f"path {path!r} is not a plain file")
+            os.unlink(parts[-1], dir_fd=parent)
+
+    @contextmanager
+    def _folder(self, path: str, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
+        """The descriptor of the folder at `parts`, reached step by step."""
+        try:
+            descriptor = os.open(self.root, _FOLDER & ~os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise PathNotFound(f"the root of {path!r} does not exist") from None
+        try:
+            for part in parts:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=descriptor)
+                if not stat.S_ISDIR(_mode(path, descriptor, part)):
+                    refusal = PathRefused if create else PathNotFound
+                    raise refusal(f"path {path!r} goes through a file")
+                with _opened(path, part, _FOLDER, descriptor) as below:
+                    os.close(descriptor)
+                    descriptor = os.dup(below)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    parts = path_parts(path)
+    if any(part.startswith(_PARTIAL) for part in parts):
+        raise PathRefused(f"path {path!r} is kept for files that are not complete")
+    return parts
+
+
+def _mode(path: str, folder: int, name: str) -> int:
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        raise PathNotFound(f"nothing at {path!r}") from None
+    except OSError as error:  # a name that is too long, or not allowed here
+        raise PathRefused(f"path {path!r}: {error.strerror}") from None
+    if stat.S_ISLNK(mode):
+        raise PathRefused(f"path {path!r} goes through a link")
+    return mode
+
+
+@contextmanager
+def _opened(path: str, name: str, flags: int, folder: int) -> Generator[int]:
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except FileNotFoundError:
+        raise PathNotFound(f"nothing at {path!r}") from None
+    except OSError as error:  # ELOOP or ENOTDIR: a link since the check; EACCES: not ours to read
+        raise PathRefused(f"path {path!r}: {error.strerror}") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _listing(folder: int, parts: tuple[str, ...]) -> str:
+    lines: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not _listable(entry.name):
+                continue
+            child = "/" + "/".join((*parts, entry.name))
+            if entry.is_dir(follow_symlinks=False):
+                lines.append(child + "/")
+            elif entry.is_file(follow_symlinks=False):
+                lines.append(child)
+    return "\n".join(sorted(lines))
+
+
+def _listable(name: str) -> bool:
+    """Whether the name can stand in a line of text and be asked for again."""
+    try:
+        name.encode()
+        return bool(_parts(name))
+    except (UnicodeEncodeError, PathRefused):
+        return False

@@ -1,0 +1,173 @@
+"""A tree of text files as a source, found by their words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefused
+from recalld.filters import matches
+from recalld.item import MemoryItem
+from recalld.scope import CtxLike, observe
+from recalld.where import parse_where
+
+
+class FileTree(Protocol):
+    """What `FileMemory` needs of a tree of files. Paths start with `/`."""
+
+    async def view(self, path: str) -> str:
+        """The text of a file; of a folder one child path a line, folders with a trailing `/`.
+
+        Raises FileNotFoundError when there is neither.
+        """
+        ...
+
+    async def create(self, path: str, text: str) -> None:
+        """Write the file, in place of the one that was there, with the folders that it needs."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Remove the file. Raises FileNotFoundError when there is none."""
+        ...
+
+
+def path_parts(path: str) -> tuple[str, ...]:
+    """The segments of a path below the root; none for the root itself. Repeated slashes and `.` count for nothing.
+
+    Raises PathRefused for `..` and for control characters: a NUL ends a name early, a line break splits a listing.
+    """
+    if any(ord(character) < 32 or ord(character) == 127 for character in path):
+        raise PathRefused(f"path {path!r} has a control character")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise PathRefused(f"path {path!r} leads upwards")
+    return parts
+
+
+class InMemoryFiles:
+    """A tree of files that lives in this object; empty at first. A folder is there as long as it has a file."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, ...], str] = {}
+
+    async def view(self, path: str) -> str:
+        parts = path_parts(path)
+        if parts in self._texts:
+            return self._texts[parts]
+        children: set[str] = set()
+        for file in self._texts:
+            if file[: len(parts)] == parts:
+                child = "/" + "/".join(file[: len(parts) + 1])
+                children.add(child if len(file) == len(parts) + 1 else child + "/")
+        if parts and not children:
+            raise PathNotFound(f"nothing at {path!r}")
+        return "\n".join(sorted(children))
+
+    async def create(self, path: str, text: str) -> None:
+        parts = path_parts(path)
+        if not parts or path.endswith("/") or any(file[: len(parts)] == parts != file for file in self._texts):
+            raise PathRefused(f"path {path!r} is a folder")
+        if any(parts[:end] in self._texts for end in range(1, len(parts))):
+            raise PathRefused(f"path {path!r} goes through a file")
+        self._texts[parts] = text
+
+    async def delete(self, path: str) -> None:
+        parts = path_parts(path)
+        if parts not in self._texts:
+            if not parts or any(file[: len(parts)] == parts for file in self._texts):
+                raise PathRefused(f"path {path!r} is a folder")
+            raise PathNotFound(f"nothing at {path!r}")
+        del self._texts[parts]
+
+
+@dataclass(eq=False)
+class FileMemory:
+    """Find files by their words.
+
+    files: any `FileTree`, for example `InMemoryFiles()` or `DirectoryFiles(root)`. A file's score is how often the
+    words of the query occur in it, as parts of words too and whatever the case; files with none are left out, so an
+    empty query finds nothing. Best first, then by path. Items carry `{"path": ...}`.
+
+    `where={"path_prefix": "/notes"}` looks only at and below that path, by whole segments; every other key is a
+    condition on the item, for example `{"path": {"$contains": ".md"}}`. The tree is shared by all scopes. A file that
+    cannot be read is passed over and the context's observer is told (`memory.file_skipped` with `source`, `path` and
+    `error`).
+    """
+
+    files: FileTree
+    name: str = "files"
+
+    async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
+        conditions = dict(where or {})
+        prefix = _prefix(conditions.pop("path_prefix", ""))
+        condition = parse_where(conditions)
+        words = query.casefold().split()
+        if k <= 0 or not words:
+            return []
+        found: list[MemoryItem] = []
+        for path in await self._below("/", prefix):
+            text = await self._text(path, ctx)
+            folded = text.casefold()
+            count = sum(folded.count(word) for word in words)
+            item = MemoryItem(text, self.name, float(count), {"path": path})
+            if count and (condition is None or matches(condition, item)):
+                found.append(item)
+        found.sort(key=lambda item: (-(item.score or 0.0), item.metadata["path"]))
+        return found[:k]
+
+    async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None:
+        """Write each item to the file at `metadata["path"]`, or else at the SHA-1 of its content.
+
+        Every path is checked before the first file is written. Only the content is kept.
+        """
+        files = [(_path_of(item), item.content) for item in items]
+        for path, text in files:
+            await self.files.create(path, text)
+
+    async def _below(self, folder: str, prefix: tuple[str, ...]) -> list[str]:
+        """The paths of the files that the prefix takes in; folders beside it are not read."""
+        try:
+            lines = (await self.files.view(folder)).split("\n")
+        except FileNotFoundError:
+            if folder == "/":
+                raise
+            return []  # gone since it was listed
+        paths: list[str] = []
+        for line in filter(None, lines):
+            child = line if line.startswith("/") else folder + line
+            parts = path_parts(child)
+            inside = parts[: len(prefix)] == prefix
+            if not child.endswith("/"):
+                paths.extend([child] if inside else [])
+            elif inside or prefix[: len(parts)] == parts:
+                paths.extend(await self._below(child, prefix))
+        return paths
+
+    async def _text(self, path: str, ctx: CtxLike) -> str:
+        try:
+            return await self.files.view(path)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):  # which has only gone since it was listed
+                observe(ctx, "memory.file_skipped", source=self.name, path=path, error=error)
+            return ""
+
+
+def _prefix(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        raise InvalidFilter(f"where: path_prefix is a string, not {type(value).__name__}")
+    return path_parts(value)
+
+
+def _path_of(item: MemoryItem) -> str:
+    metadata: Mapping[str, Any] = item.metadata
+    if "path" not in metadata:
+        return "/" + hashlib.sha1(item.content.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+    path: Any = metadata["path"]
+    if not isinstance(path, str):
+        raise InvalidField(f"metadata['path'] is a string, not {type(path).__name__}")
+    parts = path_parts(path)
+    if not parts or path.endswith("/"):
+        raise PathRefused(f"path {path!r} is a folder")
+    return "/" + "/".join(parts)

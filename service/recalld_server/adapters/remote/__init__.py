@@ -1,0 +1,1 @@
+"""Another recalld server as a source of this one."""

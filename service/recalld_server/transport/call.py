@@ -1,0 +1,94 @@
+"""One call as the server's own code sees it: what is known of it, and its messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from recalld.errors import InvalidField, RecalldError
+
+M = TypeVar("M", bound=Message)
+
+#: gRPC's view of a call; messages are bytes, since this package reads and writes protobuf itself.
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Work(Enum):
+    """What a call costs; calls of one kind share a limit. LIGHT has none."""
+
+    QUERY = "query"
+    READ = "read"
+    WRITE = "write"
+    STREAM = "write stream"
+    LIGHT = "light"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC. path: `/recalld.v1.MemoryService/Query`. run: takes the request (the `Requests` of a client stream)
+    and the call; gives the answer, or None when it has sent its answers itself."""
+
+    path: str
+    work: Work
+    request: type[Message]
+    streams_in: bool
+    streams_out: bool
+    run: Callable[[Any, Call], Awaitable[Message | None]]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+class Call:
+    """One call in progress.
+
+    stage: what it is doing, told when its deadline passes. failure: what it ended with, for the log.
+    """
+
+    def __init__(self, method: Method, context: Context) -> None:
+        self.method = method
+        self.context = context
+        self.request_id = ""
+        self.stage = method.name.lower()
+        self.failure: RecalldError | None = None
+        self.deadline: float | None = None
+
+    def remaining(self) -> float | None:
+        """Seconds until the deadline, None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+    async def send(self, message: Message) -> None:
+        """Sends one message of a server stream; waits while the client does not read."""
+        await self.context.write(message.SerializeToString())
+
+
+def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
+    """The message in the bytes. Raises InvalidField when there are too many or they are no such message."""
+    if len(data) > max_bytes:
+        raise InvalidField(f"the message has {len(data)} bytes, more than the {max_bytes} of max_message_bytes")
+    try:
+        return cls.FromString(data)
+    except DecodeError:
+        raise InvalidField(f"the message is not a valid {cls.DESCRIPTOR.full_name}") from None
+
+
+class Requests(Generic[M]):
+    """The messages of a client stream."""
+
+    def __init__(self, cls: type[M], context: Context, max_bytes: int) -> None:
+        self._cls = cls
+        self._context = context
+        self._max_bytes = max_bytes
+
+    async def next(self) -> M | None:
+        """The next message, None when the client has sent all. Raises InvalidField for what does not decode."""
+        data = await self._context.read()
+        # The end of the stream is grpc.aio.EOF, the one thing here that is not bytes.
+        return decode(self._cls, data, self._max_bytes) if isinstance(data, bytes) else None

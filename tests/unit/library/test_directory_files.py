@@ -1,0 +1,228 @@
+"""What only a real directory has: links, pipes, other writers."""
+
+# ruff: noqa: ASYNC240 - the tests look at the disk themselves, between the calls
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from recalld import Ctx, DirectoryFiles, FileMemory
+from recalld.sources import directory
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="DirectoryFiles needs openat")
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("secret coffee")
+    return outside
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    (path / "plain.txt").write_text("plain coffee")
+    return path
+
+
+@pytest.fixture
+def files(root: Path) -> DirectoryFiles:
+    return DirectoryFiles(root)
+
+
+async def test_an_absolute_path_is_a_path_below_the_root(files: DirectoryFiles, root: Path, secret: Path):
+    with pytest.raises(FileNotFoundError):
+        await files.view(str(secret / "secret.txt"))
+    await files.create(str(secret / "secret.txt"), "mine")
+    assert (secret / "secret.txt").read_text() == "secret coffee"
+    assert (root / str(secret / "secret.txt").lstrip("/")).read_text() == "mine"
+
+
+class TestLinks:
+    @pytest.fixture(autouse=True)
+    def links(self, root: Path, secret: Path) -> None:
+        (root / "file").symlink_to(secret / "secret.txt")
+        (root / "folder").symlink_to(secret)
+        (root / "up").symlink_to("..")
+        (root / "dangling").symlink_to(secret / "new.txt")
+        (root / "inside").symlink_to(root / "plain.txt")
+
+    PATHS = ("/file", "/folder", "/folder/secret.txt", "/up/outside/secret.txt", "/dangling", "/inside")
+
+    @pytest.mark.parametrize("path", PATHS)
+    async def test_are_refused_by_every_verb(self, files: DirectoryFiles, secret: Path, path: str):
+        for call in (files.view(path), files.create(path, "changed"), files.delete(path)):
+            with pytest.raises(PermissionError):
+                await call
+        assert [(file.name, file.read_text()) for file in secret.iterdir()] == [("secret.txt", "secret coffee")]
+
+    async def test_are_not_listed_or_found(self, files: DirectoryFiles, ctx: Ctx):
+        assert await files.view("/") == "/plain.txt"
+        found = await FileMemory(files).query("coffee", k=9, ctx=ctx)
+        assert [item.content for item in found] == ["plain coffee"]
+
+    async def test_new_files_are_not_made_through_them(self, files: DirectoryFiles, secret: Path):
+        with pytest.raises(PermissionError):
+            await files.create("/folder/new/file.txt", "text")
+        assert [file.name for file in secret.iterdir()] == ["secret.txt"]
+
+    async def test_the_root_itself_may_be_one(self, tmp_path: Path, root: Path):
+        (tmp_path / "alias").symlink_to(root)
+        assert await DirectoryFiles(tmp_path / "alias").view("/plain.txt") == "plain coffee"
+
+
+class TestSwappedIn:
+    """A link that appears after the check and before the use."""
+
+    @staticmethod
+    def after_the_check(monkeypatch: pytest.MonkeyPatch, swap: object) -> None:
+        real = directory._mode  # type: ignore[attr-defined]
+
+        def check_then_swap(path: str, folder: int, name: str) -> int:
+            try:
+                return real(path, folder, name)
+            finally:
+                swap(name)  # type: ignore[operator]
+
+        monkeypatch.setattr(directory, "_mode", check_then_swap)
+
+    async def test_in_place_of_a_file(
+        self, files: DirectoryFiles, root: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def swap(name: str) -> None:
+            (root / name).unlink()
+            (root / name).symlink_to(secret / "secret.txt")
+
+        self.after_the_check(monkeypatch, swap)
+        with pytest.raises(PermissionError):
+            await files.view("/plain.txt")
+
+    async def test_in_place_of_a_folder(
+        self, files: DirectoryFiles, root: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        (root / "folder").mkdir()
+
+        def swap(name: str) -> None:
+            if name == "folder":
+                (root / name).rmdir()
+                (root / name).symlink_to(secret)
+
+        self.after_the_check(monkeypatch, swap)
+        with pytest.raises(PermissionError):
+            await files.view("/folder/secret.txt")
+
+    async def test_in_place_of_a_file_about_to_be_written(
+        self, files: DirectoryFiles, root: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def swap(name: str) -> None:
+            (root / name).unlink()
+            (root / name).symlink_to(secret / "secret.txt")
+
+        self.after_the_check(monkeypatch, swap)
+        await files.create("/plain.txt", "mine")
+        assert (secret / "secret.txt").read_text() == "secret coffee"
+        assert not (root / "plain.txt").is_symlink()
+        assert (root / "plain.txt").read_text() == "mine"
+
+
+async def test_pipes_are_neither_listed_nor_waited_for(files: DirectoryFiles, root: Path):
+    os.mkfifo(root / "pipe")
+    assert await files.view("/") == "/plain.txt"
+    for call in (files.view("/pipe"), files.create("/pipe", "text"), files.delete("/pipe")):
+        with pytest.raises(PermissionError):
+            await call
+
+
+async def test_bytes_that_are_no_text_do_not_hide_the_rest(files: DirectoryFiles, root: Path, ctx: Ctx):
+    (root / "binary").write_bytes(b"\xff\xfe coffee")
+    assert await files.view("/binary") == "\ufffd\ufffd coffee"
+    assert len(await FileMemory(files).query("coffee", k=9, ctx=ctx)) == 2
+
+
+async def test_names_that_are_no_text_are_not_listed(files: DirectoryFiles, root: Path):
+    for name in (b"bad\xff.txt", b"line\nbreak.txt"):
+        Path(os.fsdecode(os.path.join(os.fsencode(root), name))).write_text("coffee")
+    assert await files.view("/") == "/plain.txt"
+
+
+async def test_a_name_that_is_too_long_is_refused(files: DirectoryFiles):
+    for call in (files.view("/" + "x" * 999), files.create("/" + "x" * 999, "text")):
+        with pytest.raises(PermissionError):
+            await call
+
+
+async def test_the_root_is_made_by_the_first_write_and_not_before(tmp_path: Path, ctx: Ctx):
+    files = DirectoryFiles(tmp_path / "new" / "root")
+    with pytest.raises(FileNotFoundError):
+        await files.view("/")
+    with pytest.raises(FileNotFoundError):
+        await FileMemory(files).query("x", k=1, ctx=ctx)
+    assert not (tmp_path / "new").exists()
+    await files.create("/a.txt", "text")
+    assert await files.view("/") == "/a.txt"
+
+
+async def test_a_write_that_fails_leaves_the_old_file_whole(
+    files: DirectoryFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        await files.create("/plain.txt", "half")
+    assert (root / "plain.txt").read_text() == "plain coffee"
+    assert [path.name for path in root.iterdir()] == ["plain.txt"]
+
+
+async def test_files_that_are_not_complete_are_out_of_reach(files: DirectoryFiles, root: Path):
+    (root / ".recalld-partial-1").write_text("half")
+    assert await files.view("/") == "/plain.txt"
+    for call in (files.view("/.recalld-partial-1"), files.create("/.recalld-partial-1/a", "text")):
+        with pytest.raises(PermissionError):
+            await call
+
+
+async def test_the_disk_is_not_touched_on_the_event_loop(files: DirectoryFiles, monkeypatch: pytest.MonkeyPatch):
+    threads: set[int] = set()
+    real = os.open
+
+    def recording(*args: object, **kwargs: object) -> int:
+        threads.add(threading.get_ident())
+        return real(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", recording)
+    monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, recording})
+    await files.view("/plain.txt")
+    await files.create("/a/b.txt", "text")
+    await files.delete("/a/b.txt")
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_no_descriptor_is_left_open(files: DirectoryFiles, root: Path, secret: Path):
+    (root / "link").symlink_to(secret)
+    calls = [
+        lambda: files.view("/"),
+        lambda: files.view("/plain.txt"),
+        lambda: files.create("/a/b/c.txt", "text"),
+        lambda: files.view("/a/b"),
+        lambda: files.delete("/a/b/c.txt"),
+        lambda: files.view("/link/secret.txt"),
+        lambda: files.view("/nothing/here"),
+        lambda: files.create("/plain.txt/x", "text"),
+    ]
+    for call in calls:  # whatever is set up once
+        await asyncio.gather(call(), return_exceptions=True)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for call in calls * 5:
+        await asyncio.gather(call(), return_exceptions=True)
+    assert (len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0) == before
