@@ -63,6 +63,23 @@ class MemoryAttributes:
     embedding_truncated: bool = False
 
 
+#: The attributes that a caller may set; the others are output only and ignored on a write.
+WRITABLE_ATTRIBUTES = (
+    "memory_type",
+    "namespace",
+    "user_id",
+    "session_id",
+    "agent_id",
+    "run_id",
+    "visibility",
+    "importance",
+    "confidence",
+    "event_time",
+    "expire_time",
+    "supersedes_id",
+)
+
+
 def _no_metadata() -> dict[str, Any]:
     return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -34,7 +35,16 @@ async def test_a_port_in_use_is_one_line_that_names_it(client, start):
     with pytest.raises(SourceUnavailable) as caught:
         await start(listen=client.server.address)
     assert client.server.address in str(caught.value)
+    assert "in use" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+async def test_nobody_can_share_the_port_silently(client):
+    host, _, port = client.server.address.rpartition(":")
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with pytest.raises(OSError, match="in use"):
+            other.bind((host, int(port)))
 
 
 async def test_a_port_is_free_again_after_the_stop(client, start):

@@ -11,7 +11,6 @@ from recalld.wire.errors import (
 )
 from recalld.wire.filters import MAX_CONDITIONS, MAX_FILTER_LEVELS, MAX_VALUE_LEVELS, decode_filter, encode_filter
 from recalld.wire.items import (
-    WRITABLE_ATTRIBUTES,
     decode_item,
     decode_scope,
     decode_write,
@@ -32,7 +31,6 @@ __all__ = [
     "MAX_LEVELS",
     "MAX_VALUE_LEVELS",
     "STATUS_DETAILS",
-    "WRITABLE_ATTRIBUTES",
     "Violations",
     "checked_text",
     "decode_filter",

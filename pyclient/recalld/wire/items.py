@@ -13,7 +13,7 @@ from typing import Any
 
 from recalld.errors import InvalidField
 from recalld.filters import ATTRIBUTES, Kind
-from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.item import WRITABLE_ATTRIBUTES, MemoryAttributes, MemoryItem, MemoryStatus, Visibility
 from recalld.scope import Scope, ScopeLike
 from recalld.v1 import item_pb2
 from recalld.wire.values import (
@@ -24,22 +24,6 @@ from recalld.wire.values import (
     decode_fields,
     decode_time,
     encode_time,
-)
-
-#: The attributes that a caller may set; the others are output only.
-WRITABLE_ATTRIBUTES = (
-    "memory_type",
-    "namespace",
-    "user_id",
-    "session_id",
-    "agent_id",
-    "run_id",
-    "visibility",
-    "importance",
-    "confidence",
-    "event_time",
-    "expire_time",
-    "supersedes_id",
 )
 
 _ENUMS: Mapping[str, type[Visibility] | type[MemoryStatus]] = {"visibility": Visibility, "status": MemoryStatus}

@@ -10,24 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from recalld.item import MemoryAttributes, MemoryItem
+from recalld.item import WRITABLE_ATTRIBUTES, MemoryAttributes, MemoryItem
 from recalld.scope import Scope
-
-#: The attributes that a caller may set; the rest is output only.
-WRITABLE_ATTRIBUTES = (
-    "memory_type",
-    "namespace",
-    "user_id",
-    "session_id",
-    "agent_id",
-    "run_id",
-    "visibility",
-    "importance",
-    "confidence",
-    "event_time",
-    "expire_time",
-    "supersedes_id",
-)
 
 
 def keyed(items: Sequence[MemoryItem], *, scope: Scope, idempotency_key: str) -> Sequence[MemoryItem]:

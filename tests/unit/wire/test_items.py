@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recalld.errors import InvalidField
-from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.item import WRITABLE_ATTRIBUTES, MemoryAttributes, MemoryItem, MemoryStatus, Visibility
 from recalld.scope import Scope
 from recalld.v1 import item_pb2
 from recalld.wire import (
     MAX_LEVELS,
-    WRITABLE_ATTRIBUTES,
     decode_item,
     decode_scope,
     decode_write,
