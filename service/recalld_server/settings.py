@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSetting
 
 from recalld.errors import RecalldError
 
@@ -195,6 +196,8 @@ def load_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
         return Settings(**values)
     except ValidationError as error:
         raise SettingsError(_first_problem(error)) from None
+    except UnreadableSetting:
+        raise SettingsError(f"sources: {ENV_PREFIX}SOURCES is not JSON; use [[sources]] tables of the file") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -63,6 +63,7 @@ def test_health_answers_for_the_server_and_each_service(client):
         (["--listen", "nowhere"], {}, "listen"),
         (["--grace", "soon"], {}, "grace"),
         ([], {"RECALLD_CACHE_MIB": "much"}, "cache_mib"),
+        ([], {"RECALLD_SOURCES": "notes"}, "sources"),
         (["--model", "/does/not/exist"], {}, "model"),
         (["--tls-cert", __file__], {}, "tls_key"),
     ],

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from recalld.fusion import merge_duplicates, rrf_rerank
-
 from recalld.errors import AllSourcesFailed, DeadlineExceeded, InternalFailure, InvalidRequest, RecalldError
+from recalld.fusion import merge_duplicates, rrf_rerank
 from recalld.item import MemoryItem
 from recalld.scope import Scope
 from recalld_server.application import tokens

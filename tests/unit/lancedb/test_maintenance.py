@@ -123,6 +123,16 @@ async def test_what_was_deleted_leaves_the_disk(
     assert [item.id for item in (await store.newest(scope, None, limit=9, before=None)).items] == ["b"]
 
 
+async def test_a_delete_is_followed_up_without_waiting_for_more(
+    opened: Opened, scope: Scope, row: MakeRow, now: datetime, tidied: asyncio.Event
+) -> None:
+    # Neither the count of commits nor the sweep comes up within the test.
+    store = await opened(maintenance=often(commits=10_000, horizon=timedelta(hours=1)))
+    await store.put(scope, [row("a"), row("b")], None, now=now)
+    await store.delete(scope, ["a"], ANY, dry_run=False, now=now)
+    await asyncio.wait_for(tidied.wait(), 20)
+
+
 async def test_what_a_process_before_left_is_tidied(
     opened: Opened, root: Path, scope: Scope, row: MakeRow, now: datetime, tidied: asyncio.Event
 ) -> None:

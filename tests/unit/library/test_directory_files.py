@@ -1,7 +1,5 @@
 """What only a real directory has: links, pipes, other writers."""
 
-# ruff: noqa: ASYNC240 - the tests look at the disk themselves, between the calls
-
 from __future__ import annotations
 
 import asyncio

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from recalld.sources.directory import DirectoryFiles
-from recalld.sources.file import FileMemory
-
 from recalld.filters import matches
 from recalld.item import MemoryAttributes, MemoryItem
 from recalld.scope import Ctx, Scope
+from recalld.sources.directory import DirectoryFiles
+from recalld.sources.file import FileMemory
 from recalld_server.ports import Batch, Committed, Hit, QuerySpec, Ranked
 
 #: More than any tree that is walked for each query should hold.
