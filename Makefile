@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GOBIN := $(CURDIR)/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt gen lock bench clean
+.PHONY: help demo test check fmt gen lock bench grpcurl clean
 
 help: ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,8 @@ bench: .stamps/dev ## Runs the benchmarks that need no data set; see bench/READM
 	$(BIN)/python bench/bulk.py
 	$(BIN)/python bench/library.py
 
+grpcurl: .stamps/grpcurl ## Builds grpcurl into .bin/ (needs Go).
+
 clean: ## Removes what the other commands made, but no data.
 	rm -rf $(VENV) .stamps .bin build dist .pytest_cache .ruff_cache .hypothesis
 
@@ -56,11 +58,13 @@ $(VENV):
 
 # The lock pins everything with hashes; the project itself is then built without fetching anything more.
 .stamps/server: requirements/server.lock pyproject.toml | $(VENV)
+	@echo "installing the server into $(VENV); this takes a minute or two the first time"
 	$(BIN)/pip install --disable-pip-version-check -q --require-hashes -r requirements/server.lock
 	$(BIN)/pip install --disable-pip-version-check -q --no-build-isolation --no-deps -e .
 	@mkdir -p .stamps && touch $@
 
 .stamps/dev: requirements/dev.lock pyproject.toml | $(VENV)
+	@echo "installing the server and the test tools into $(VENV); this takes a minute or two the first time"
 	$(BIN)/pip install --disable-pip-version-check -q --require-hashes -r requirements/dev.lock
 	$(BIN)/pip install --disable-pip-version-check -q --no-build-isolation --no-deps -e .
 	@$(BIN)/pyright --version >/dev/null  # fetches the type checker once, so that `make check` works offline

@@ -37,7 +37,7 @@ async def main(target: str) -> None:
             )
         )
         await memory.write([MemoryItem("Maya gets motion sick on ferries.", "chat", id="ferries")], ctx=ctx)
-        for item in await memory.query("how should Maya travel? by train or ferries", k=3, ctx=ctx):
+        for item in await memory.query("train", k=4, ctx=ctx):
             print(f"{item.source:10} {item.content}")
 
         # One member is down: the others keep what they took, and the error says which is which.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -121,3 +121,14 @@ class MemoryItem:
     def __hash__(self) -> int:
         """Equal items hash alike; metadata is left out, since it may hold what does not hash."""
         return hash((self.content, self.source, self.score, self.id))
+
+
+def owned(items: Iterable[MemoryItem], user_id: str | None) -> Iterator[MemoryItem]:
+    """The items as `user_id` writes them: those that name no user are that user's. None leaves them as they are."""
+    for item in items:
+        given: Any = item  # what is no item is refused later, by its place
+        if user_id and isinstance(given, MemoryItem) and not (given.attributes or MemoryAttributes()).user_id:
+            attributes = replace(given.attributes or MemoryAttributes(), user_id=user_id)
+            yield replace(given, attributes=attributes)
+        else:
+            yield item

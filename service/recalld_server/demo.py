@@ -88,5 +88,6 @@ def _rank(rank: int) -> str:
 
 
 def _say_next(console: Console) -> None:
-    console.print("\n[dim]words: rank by BM25; meaning: rank by cosine similarity; score: both, fused.[/]")
+    console.print("\n[dim]words: rank by BM25; meaning: rank by cosine similarity; -: not found that way.[/]")
+    console.print("[dim]score: both ranks, fused; it orders the hits of one query and is no probability.[/]")
     console.print("Try next, with your own data:\n  [bold].venv/bin/recalld serve[/]")

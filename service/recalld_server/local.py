@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from recalld.errors import InvalidField, ScopeRequired
-from recalld.item import MemoryItem
+from recalld.item import MemoryItem, owned
 from recalld.scope import CtxLike, Scope, observe, scope_of, user_of
 from recalld.sources.vector import Chunk
 from recalld.v1 import memory_service_pb2
@@ -63,11 +63,14 @@ class EmbeddedMemory:
         return [self._stamped(hit.item) for hit in ranked.hits]
 
     async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None:
-        """Stores the items durably. An item's `id` is kept and writes that record; one without gets a fresh id.
+        """Stores the items durably.
+
+        An item that names no user is `ctx.user_id`'s. An item's `id` is kept and writes that record; one without gets a
+        fresh id.
 
         All items are checked before anything is stored. Raises InvalidField, naming every violation, and ScopeRequired.
         """
-        await self._write(encode_writes(items), scope_of(ctx))
+        await self._write(encode_writes(owned(items, user_of(ctx))), scope_of(ctx))
 
     async def upsert(self, chunks: Sequence[Chunk], *, scope: Scope) -> None:
         """Stores the chunks, replacing those of the same id. Raises as `write` does."""

@@ -101,10 +101,14 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One validated write. Every item has its key; `idempotency_key` may be empty."""
+    """One validated write. Every item has its key; `idempotency_key` may be empty.
+
+    lane: hashable; batches of one lane are stored in the order in which they were given. None keeps no order.
+    """
 
     items: Sequence[MemoryItem]
     idempotency_key: str = ""
+    lane: object | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -137,8 +137,8 @@ class Settings(BaseSettings):
         default=4 * 1024 * 1024, ge=256 * 1024, le=64 * 1024 * 1024, description="the largest message either way"
     )
     max_batch_items: int = Field(default=500, ge=1, le=10_000, description="the most items of one batch")
-    max_concurrent_queries: int = Field(default=64, ge=1, le=10_000, description="queries at work or waiting at once")
-    max_concurrent_writes: int = Field(default=64, ge=1, le=10_000, description="writes at work or waiting at once")
+    max_concurrent_queries: int = Field(default=64, ge=1, le=10_000, description="queries at work at once")
+    max_concurrent_writes: int = Field(default=64, ge=1, le=10_000, description="writes at work at once")
     demo_data: bool = Field(default=False, description="writes the sample memories into the scope demo/demo at start")
     sources: list[SourceSettings] = Field(
         default_factory=list[SourceSettings],
@@ -186,16 +186,16 @@ class Settings(BaseSettings):
 def load_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
     """The settings of one server. Raises SettingsError, one line that names the setting."""
     table = _read_toml(config) if config is not None else {}
-    unknown = table.keys() - Settings.model_fields.keys()
+    unknown = sorted(table.keys() - Settings.model_fields.keys())
     if unknown:
-        raise SettingsError(f"{config}: unknown setting {sorted(unknown)[0]!r}")
+        raise SettingsError(f"{config}: unknown setting {', '.join(map(repr, unknown))}")
     # A value of the file stands only where neither a flag nor the environment has one.
     from_env = {name for name in Settings.model_fields if os.environ.get(ENV_PREFIX + name.upper())}
     values = {name: value for name, value in table.items() if name not in from_env} | dict(flags)
     try:
         return Settings(**values)
     except ValidationError as error:
-        raise SettingsError(_first_problem(error)) from None
+        raise SettingsError(_problems(error)) from None
     except UnreadableSetting:
         raise SettingsError(f"sources: {ENV_PREFIX}SOURCES is not JSON; use [[sources]] tables of the file") from None
 
@@ -209,8 +209,19 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"config: {path} is not TOML: {error}") from None
 
 
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
+def unknown_variables() -> Sequence[str]:
+    """The `RECALLD_*` variables that are no setting: most likely a slip of the keyboard."""
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {ENV_PREFIX + "CONFIG"}
+    return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
+
+
+def _problems(error: ValidationError) -> str:
+    """Every problem, on one line."""
+    return "; ".join(_problem(each["loc"], each["msg"]) for each in error.errors())
+
+
+def _problem(place: Sequence[str | int], message: str) -> str:
+    # The kind of a source stands in the place as well: sources[0].files.path.
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+    message = message.removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

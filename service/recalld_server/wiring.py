@@ -37,7 +37,7 @@ from recalld_server.samples import SAMPLE_SCOPE, sample_items
 from recalld_server.settings import FilesSource as FilesSettings
 from recalld_server.settings import LanceSource as LanceSettings
 from recalld_server.settings import RemoteSource as RemoteSettings
-from recalld_server.settings import Settings, SettingsError, SourceSettings
+from recalld_server.settings import Settings, SettingsError, SourceSettings, unknown_variables
 from recalld_server.transport.server import TransportConfig, serve
 
 _LOG = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ async def _run(settings: Settings) -> None:
         if settings.demo_data:
             await served.write(SAMPLE_SCOPE, sample_items(), idempotency_key="samples", sources=())
         server = await serve(served, _transport(settings))
+        _say_what_is_served(settings, served.describe())
         print(f"recalld ready on {server.address}", flush=True)  # noqa: T201 - what starts a server waits for this line
         await stop.wait()
         await server.stop()
@@ -76,6 +77,8 @@ async def _run(settings: Settings) -> None:
 @asynccontextmanager
 async def application(settings: Settings) -> AsyncGenerator[Application]:
     """The use cases over the configured sources; closes them in the end. Raises RecalldError when one cannot open."""
+    if any(isinstance(source, LanceSettings) for source in _configured(settings)):
+        await asyncio.to_thread(open_layout, settings.data)  # a wrong directory is told before the model is loaded
     embedder = await asyncio.to_thread(load_embedder, _embedder_config(settings))
     try:
         await embedder.warm()
@@ -86,6 +89,27 @@ async def application(settings: Settings) -> AsyncGenerator[Application]:
             await composition.close()
     finally:
         await embedder.close()
+
+
+def _say_what_is_served(settings: Settings, served: ServerDescription) -> None:
+    _LOG.info(
+        "started",
+        extra={
+            "version": served.version,
+            "data": settings.data,
+            "durability": settings.durability,
+            "model": served.model.name,
+            "sources": [source.name for source in served.sources],
+        },
+    )
+    for name in unknown_variables():
+        _LOG.warning("unknown_setting", extra={"variable": name})
+
+
+def _configured(settings: Settings) -> Sequence[SourceSettings]:
+    if any(source.name == _DEFAULT_SOURCE.name for source in settings.sources):
+        return settings.sources
+    return [_DEFAULT_SOURCE, *settings.sources]
 
 
 def _wire(composition: Composition, model: ModelIdentity) -> Application:
@@ -112,12 +136,9 @@ def _wire(composition: Composition, model: ModelIdentity) -> Application:
 
 
 async def _compose(settings: Settings, embedder: OnnxEmbedder) -> Composition:
-    configured: Sequence[SourceSettings] = settings.sources
-    if all(source.name != _DEFAULT_SOURCE.name for source in configured):
-        configured = [_DEFAULT_SOURCE, *configured]
     opened: list[Source] = []
     try:
-        for source in configured:
+        for source in _configured(settings):
             opened.append(_guarded(await _open(settings, source, embedder), source))
     except BaseException:
         await Composition(settings.name, opened).close()
@@ -128,7 +149,6 @@ async def _compose(settings: Settings, embedder: OnnxEmbedder) -> Composition:
 async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedder) -> Source:
     match source:
         case LanceSettings():
-            await asyncio.to_thread(open_layout, settings.data)
             store = await open_store(_lance_config(settings, source.name, embedder.identity))
             return EmbeddedSource(source.name, store, embedder, SystemClock())
         case FilesSettings():

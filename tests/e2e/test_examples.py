@@ -11,8 +11,20 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTS = {
     "quickstart.py": ["allergic to peanuts", "cycles to work", "ERR-4271-XK when the tax"],
-    "compose.py": ["handbook   Trains are booked", "accepted by ['server'], failed in ['down']"],
+    "compose.py": [
+        "handbook   Trains are booked",
+        "scratchpad Maya travels",
+        "server     Maya gets",
+        "accepted by ['server'], failed in ['down']",
+    ],
     "ground_a_prompt.py": ["[memory] Maya is allergic to peanuts."],
+    "records.py": [
+        "got 'Maya lives in Bergen.'",
+        "missing ['boat']",
+        "updated to 'Maya lives in Oslo.'",
+        "listed ['bike', 'home']",
+        "deleted 2",
+    ],
     "local_then_remote.py": ["memory: The kiln", "recalld: The kiln"],
 }
 

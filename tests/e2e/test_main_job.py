@@ -136,3 +136,15 @@ def test_bad_input_names_every_field_and_stores_nothing(client):
     assert "items[1].content" in failure.value.details()
     assert "items[2].content" in failure.value.details()
     assert list(client.listed()) == []
+
+
+def test_a_stream_s_batches_are_stored_in_the_order_in_which_they_were_sent(client):
+    # Short and long texts by turns: each takes a different time to embed.
+    texts = [f"number {number} " + "and so on " * (120 * (number % 2)) for number in range(40)]
+    requests = [
+        memory_service_pb2.WriteRequest(scope=client.scope, sequence=number, items=[item(text)])
+        for number, text in enumerate(texts, 1)
+    ]
+    responses = list(client.memory.Write(iter(requests)))
+    assert [response.sequence for response in responses] == list(range(1, 41))
+    assert [each.content for each in client.listed()] == texts[::-1]

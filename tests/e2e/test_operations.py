@@ -62,6 +62,7 @@ def test_health_answers_for_the_server_and_each_service(client):
     [
         (["--listen", "nowhere"], {}, "listen"),
         (["--grace", "soon"], {}, "grace"),
+        (["--grace", "-1", "--open-tables", "-3"], {}, "open_tables"),
         ([], {"RECALLD_CACHE_MIB": "much"}, "cache_mib"),
         ([], {"RECALLD_SOURCES": "notes"}, "sources"),
         (["--model", "/does/not/exist"], {}, "model"),
@@ -173,5 +174,5 @@ def test_the_demo_finds_what_the_questions_do_not_say():
         [sys.executable, "-m", "recalld_server", "demo"], capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 0, result.stderr
-    assert "peanuts" in result.stdout
+    assert "allergic to peanuts" in result.stdout
     assert "recalld serve" in result.stdout

@@ -167,6 +167,17 @@ async def test_attributes_travel_and_the_user_is_respected(shared: Running):
         assert await memory.query("sea", k=3, ctx=Ctx(scope=scope, user_id="jonas")) == []
 
 
+async def test_what_a_user_writes_is_that_user_s(shared: Running, tmp_path: Path):
+    scope = Scope("users", uuid.uuid4().hex)
+    for memory in (embedded(tmp_path / "data"), RemoteMemory(shared.target)):
+        async with memory:
+            await memory.write([MemoryItem("a diary", "me", id="d")], ctx=Ctx(scope=scope, user_id="maya"))
+            assert await memory.query("diary", k=3, ctx=Ctx(scope=scope, user_id="jonas")) == []
+            (item,) = await memory.query("diary", k=3, ctx=Ctx(scope=scope, user_id="maya"))
+            assert item.attributes
+            assert item.attributes.user_id == "maya"
+
+
 async def test_what_one_process_embeds_a_server_serves(start: Start, tmp_path: Path):
     ctx = Ctx(scope=Scope("me", "notebook"))
     async with embedded(tmp_path / "data") as memory:

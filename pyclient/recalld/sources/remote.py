@@ -14,7 +14,7 @@ import grpc.aio
 from recalld.client.connection import Connection, Opened, Patience, TLSConfig
 from recalld.client.writing import write_items
 from recalld.errors import InternalFailure, InvalidField, MemoryWriteRefused, ScopeRequired, SourceUnavailable
-from recalld.item import MemoryAttributes, MemoryItem
+from recalld.item import MemoryAttributes, MemoryItem, owned
 from recalld.scope import CtxLike, Scope, observe, scope_of, user_of
 from recalld.v1 import memory_service_pb2
 from recalld.where import parse_where
@@ -124,6 +124,8 @@ class RemoteMemory:
     async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None:
         """Stores the items on the server; returns when they are durable there.
 
+        An item that names no user is `ctx.user_id`'s, so that by default it stays private to that user.
+
         An item's `id` is kept and writes that record, whatever source the item came from; one without gets a fresh id.
         All items are checked before anything is sent: InvalidField names every violation. They go in batches over one
         stream. Each batch has an idempotency key: after a lost connection only batches that were not acknowledged are
@@ -136,7 +138,7 @@ class RemoteMemory:
         with `source` (the server-side one) and `count`.
         """
         scope = encode_scope(_required_scope(ctx))
-        encoded = encode_writes(items)
+        encoded = encode_writes(owned(items, user_of(ctx)))
         if not encoded:
             return
         facts = await self._connection.facts(Patience(self._timeout), self.name)

@@ -7,17 +7,19 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from recalld.errors import DeadlineExceeded, RecalldError, SourceUnavailable
+from recalld.errors import DeadlineExceeded, PageTokenMismatch, RecalldError, SourceUnavailable
 from recalld.filters import Filter
 from recalld.item import MemoryItem
 from recalld.scope import Scope
 from recalld_server.application import tokens
 from recalld_server.application.fusion import DEFAULT_CANDIDATES, Candidate, fuse
 from recalld_server.application.identity import fingerprint
+from recalld_server.application.turns import Turns
 from recalld_server.application.visibility import ANYTHING, active_unless_named, every, readable_by, unexpired
 from recalld_server.ports import (
     Batch,
     Clock,
+    Commit,
     Committed,
     Degradation,
     Deleted,
@@ -52,6 +54,7 @@ class EmbeddedSource:
         self._store = store
         self._embedder = embedder
         self._clock = clock
+        self._turns = Turns()
 
     async def search(self, scope: Scope, spec: QuerySpec) -> Ranked:
         """Runs the legs that `spec.mode` names at the same time, each under the same filter, and reads the winners in
@@ -70,24 +73,27 @@ class EmbeddedSource:
 
     async def write(self, scope: Scope, batch: Batch) -> Committed:
         receipt = Receipt(batch.idempotency_key, fingerprint(batch.items)) if batch.idempotency_key else None
-        # Looked up before embedding, so that a late retry costs little; the store looks again when it commits.
-        commit = await self._store.receipt(scope, receipt) if receipt else None
-        if commit is None:
+        with self._turns.enter(batch.lane) as turn:
+            # Looked up before embedding, so that a late retry costs little; the store looks again when it commits.
+            replayed = await self._store.receipt(scope, receipt) if receipt else None
+            if replayed is not None:
+                return _committed(scope, replayed)
             embeddings = await self._embedder.embed_documents([item.content for item in batch.items])
             rows = [
                 Row(item, embedding.vector, embedding.truncated)
                 for item, embedding in zip(batch.items, embeddings, strict=True)
             ]
-            commit = await self._store.put(scope, rows, receipt, now=self._clock.now())
-        return Committed(commit.ids, tokens.encode(scope, commit.revision), commit.replayed)
+            await turn.comes()
+            # The store takes puts in the order in which they begin; tasks begin in the order in which they are made.
+            put = asyncio.create_task(self._store.put(scope, rows, receipt, now=self._clock.now()))
+        return _committed(scope, await put)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[MemoryItem]:
         return await self._store.read(scope, ids, unexpired(self._clock.now()))
 
     async def list(self, scope: Scope, where: Filter | None, *, limit: int, cursor: str | None) -> Page:
         visible = every(unexpired(self._clock.now()), active_unless_named(where), where)
-        before = None if cursor is None else int(cursor)
-        listed = await self._store.newest(scope, visible, limit=limit, before=before)
+        listed = await self._store.newest(scope, visible, limit=limit, before=_place(cursor))
         return Page(listed.items, None if listed.before is None else str(listed.before))
 
     async def update(
@@ -164,6 +170,19 @@ class EmbeddedSource:
             for each in ranking
             if each.id in items
         ]
+
+
+def _place(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    try:
+        return int(cursor)
+    except ValueError:
+        raise PageTokenMismatch("the page token was not made by this source") from None
+
+
+def _committed(scope: Scope, commit: Commit) -> Committed:
+    return Committed(commit.ids, tokens.encode(scope, commit.revision), commit.replayed)
 
 
 async def _within(timeout: float | None, name: str, leg: Awaitable[Found]) -> Found | RecalldError:

@@ -50,6 +50,8 @@ class QueryMemories:
         token = tokens.join({name: answer.commit_token for name, answer in answers.items()})
         degradations = [degradation for answer in answers.values() for degradation in answer.degradations]
         degradations += [Degradation(name, error.reason, str(error)) for name, error in failures.items()]
+        for each in degradations:
+            _LOG.warning("degraded", extra={"component": each.component, "reason": each.reason})
         if len(asked) == 1:
             (only,) = answers.values()
             return replace(only, degradations=degradations, commit_token=token)

@@ -49,15 +49,21 @@ class WriteMemories:
         self._composition = composition
 
     async def __call__(
-        self, scope: Scope, items: Sequence[MemoryItem], *, idempotency_key: str, sources: Sequence[str]
+        self,
+        scope: Scope,
+        items: Sequence[MemoryItem],
+        *,
+        idempotency_key: str,
+        sources: Sequence[str],
+        lane: object | None = None,
     ) -> Outcome:
-        """Writes to all sources at once and waits for each.
+        """Writes to all sources at once and waits for each. lane: as in `Batch`.
 
         Raises UnknownSource. Where a single source was asked and failed, its error is the call's: there is no split
         to tell.
         """
         asked = self._composition.select(sources)
-        batch = Batch(keyed(items, scope=scope, idempotency_key=idempotency_key), idempotency_key)
+        batch = Batch(keyed(items, scope=scope, idempotency_key=idempotency_key), idempotency_key, lane)
         results = await asyncio.gather(*(_write_to(source, scope, batch) for source in asked))
         accepted = {s.name: r for s, r in zip(asked, results, strict=True) if isinstance(r, Committed)}
         failed = {s.name: r for s, r in zip(asked, results, strict=True) if isinstance(r, RecalldError)}

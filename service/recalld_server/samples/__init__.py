@@ -13,12 +13,12 @@ from recalld.scope import Scope
 #: The tenant that the samples belong to.
 SAMPLE_SCOPE = Scope("demo", "demo")
 
-#: Questions in words that the memories do not use, and one that only the exact word answers.
+#: Questions in words that the memories do not use, one that shares words, and one that only the exact word answers.
 SAMPLE_QUESTIONS = (
     "which nuts would be dangerous for her?",
     "is she vegetarian?",
     "who looks after the pet while they are on holiday?",
-    "why did the payments break last spring?",
+    "why did checkout fail in April?",
     "ERR-4271-XK",
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.rpc import error_details_pb2
 from grpc_reflection.v1alpha import reflection
 
 from recalld.errors import InvalidField, SourceUnavailable
@@ -22,6 +23,9 @@ from recalld_server.transport.interceptors import in_order
 from recalld_server.transport.interceptors.admission import Admission, Capacity
 from recalld_server.transport.interceptors.draining import Draining
 from recalld_server.transport.pipeline import Pipeline
+
+#: Named for reflection, so that grpcurl can print the details of an error; importing the file registers it.
+_ERROR_DETAILS = error_details_pb2.DESCRIPTOR
 
 #: gRPC refuses what is larger than this many times our limit, without any details. Up to there we say it ourselves.
 _RECEIVE_SLACK = 4

@@ -121,7 +121,11 @@ class WriteStream:
         try:
             async with self.gate.queued():
                 outcome = await self.application.write(
-                    write.scope, write.items, idempotency_key=write.idempotency_key, sources=write.sources
+                    write.scope,
+                    write.items,
+                    idempotency_key=write.idempotency_key,
+                    sources=write.sources,
+                    lane=(id(self), write.scope),
                 )
         except RecalldError as error:
             return pb.WriteResponse(sequence=sequence, error=encode_write_error(error))

@@ -21,6 +21,9 @@ from recalld_server.ports import Batch, Committed, Deleted, Hit, Page, QuerySpec
 
 T = TypeVar("T")
 
+#: A search shares its answer with other sources, which should not wait long for one that is down.
+_SEARCH_ATTEMPTS = 4
+
 
 class RemoteSource:
     """A `Source` whose records another server holds.
@@ -170,7 +173,8 @@ class RemoteSource:
         return self._sources[0] if self._sources else ""
 
     def _patience(self, timeout: float | None) -> Patience:
-        return Patience(self._timeout if timeout is None else min(timeout, self._timeout))
+        timeout = self._timeout if timeout is None else min(timeout, self._timeout)
+        return Patience(timeout, attempts=_SEARCH_ATTEMPTS)
 
     async def _unary(self, attempt: Callable[[Opened, float], Awaitable[T]], *, repeatable: bool = True) -> T:
         patience = Patience(self._timeout, attempts=None if repeatable else 1)
