@@ -127,7 +127,7 @@ async def test_a_server_that_dies_in_mid_write_shows_as_failed_by_name(start: St
     server = start()
     ctx = Ctx(scope=Scope("acme", "dies"))
     local = VectorMemory(InMemoryVectors(), name="local")
-    remote = RemoteMemory(server.target, name="far", timeout=3.0)
+    remote = RemoteMemory(server.target, name="far", timeout=10.0)
     await remote.query("warm", k=1, ctx=ctx)
     items = [MemoryItem(f"memory number {number}", "me", id=f"m{number}") for number in range(2000)]
     writing = asyncio.create_task(CompositeMemory([local, remote]).write(items, ctx=ctx))

@@ -39,6 +39,9 @@ from recalld_server.ports import (
 
 Found = TypeVar("Found")
 
+#: From how many items on a batch keeps the embedder busy by itself.
+_FILLS_THE_MODEL = 32
+
 #: The share of a source's time that a leg may take; the rest is for reading the winners.
 _LEG_SHARE = 0.8
 
@@ -78,6 +81,9 @@ class EmbeddedSource:
             replayed = await self._store.receipt(scope, receipt) if receipt else None
             if replayed is not None:
                 return _committed(scope, replayed)
+            if len(batch.items) >= _FILLS_THE_MODEL:
+                # Side by side, the batches of a lane would only slow each other down and be ready late, all at once.
+                await turn.comes()
             embeddings = await self._embedder.embed_documents([item.content for item in batch.items])
             rows = [
                 Row(item, embedding.vector, embedding.truncated)
