@@ -21,7 +21,8 @@ ENV PATH=/opt/recalld/bin:$PATH \
 USER recalld
 VOLUME /data
 EXPOSE 50051
-HEALTHCHECK --interval=10s --timeout=3s --start-period=15s \
-  CMD ["recalld", "health", "--target", "127.0.0.1:50051"]
+# With TLS, override it and add --tls-ca.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=15s \
+  CMD ["recalld", "health", "--target", "127.0.0.1:50051", "--timeout", "3"]
 ENTRYPOINT ["recalld"]
 CMD ["serve"]

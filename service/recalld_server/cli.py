@@ -57,8 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(run=_serve)
     commands.add_parser("demo", help="write sample memories, ask a few questions, stop").set_defaults(run=_demo)
     health = commands.add_parser("health", help="ask a server whether it serves; exit code 0 if so")
-    health.add_argument("--target", default="127.0.0.1:50051", metavar="HOST:PORT")
-    health.add_argument("--timeout", default=3.0, type=float, metavar="SECONDS")
+    health.add_argument(
+        "--target", default="127.0.0.1:50051", metavar="HOST:PORT", help="the server (default: 127.0.0.1:50051)"
+    )
+    health.add_argument("--timeout", default=3.0, type=float, metavar="SECONDS", help="how long to wait (default: 3)")
+    health.add_argument("--tls-ca", type=Path, metavar="PATH", help="PEM certificates to trust; asks over TLS")
     health.set_defaults(run=_health)
     models = commands.add_parser("models", help="embedding models").add_subparsers(required=True, metavar="COMMAND")
     pull = models.add_parser("pull", help="fetch a model from the Hugging Face hub")
@@ -109,7 +112,8 @@ def _demo(_: argparse.Namespace) -> int:
 def _health(arguments: argparse.Namespace) -> int:
     from recalld_server.health import check_health
 
-    check_health(arguments.target, arguments.timeout)
+    check_health(arguments.target, arguments.timeout, arguments.tls_ca)
+    print(f"{arguments.target} serves")  # noqa: T201 - this is the command line
     return 0
 
 

@@ -10,18 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from recalld.errors import InvalidField, ScopeRequired
+from recalld.errors import InvalidField, RecalldError, ScopeRequired
 from recalld.item import MemoryItem, owned
 from recalld.scope import CtxLike, Scope, observe, scope_of, user_of
 from recalld.sources.vector import Chunk
-from recalld.v1 import memory_service_pb2
 from recalld.where import parse_where
-from recalld.wire import Violations, checked_text, encode_scope, encode_writes
+from recalld.wire import Violations, checked_text, encode_writes
 from recalld_server.application import Application
 from recalld_server.limits import Limits
 from recalld_server.ports import Mode, QuerySpec, Ranked
 from recalld_server.settings import Settings
-from recalld_server.transport.requests import Write, read_write
+from recalld_server.transport.requests import read_items
 from recalld_server.wiring import application
 
 
@@ -129,14 +128,16 @@ class EmbeddedMemory:
 
     async def _write(self, items: Sequence[Any], scope: Scope) -> None:
         _require(scope)
-        batches: list[Write] = []
-        for at in range(0, len(items), self._limits.max_batch_items):
-            run = items[at : at + self._limits.max_batch_items]
-            request = memory_service_pb2.BatchWriteRequest(scope=encode_scope(scope), items=run)
-            batches.append(read_write(request, self._limits))
+        checked = read_items(scope, items, self._limits)
         opened = await self._open()
-        for batch in batches:
-            await opened.write(batch.scope, batch.items, idempotency_key="", sources=())
+        most = self._limits.max_batch_items
+        for at in range(0, len(checked), most):
+            try:
+                await opened.write(scope, checked[at : at + most], idempotency_key="", sources=())
+            except RecalldError as error:
+                if at:
+                    error.add_note(f"the first {at} of {len(checked)} items are stored")
+                raise
 
     def _stamped(self, item: MemoryItem) -> MemoryItem:
         return item if item.source == self.name else replace(item, source=self.name)

@@ -1,7 +1,7 @@
 """Every setting of the server: its name, default, meaning, and where it may come from.
 
 Flags come first, then `RECALLD_*` environment variables, then the TOML file, then the defaults. Sources are lists of
-tables and come from the file only.
+tables, so they have no flag, and as JSON in the environment they are hard to read: the file is their place.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from recalld.errors import RecalldError
+from recalld_server.limits import SMALLEST_MESSAGE_BYTES, Limits
 
 ENV_PREFIX = "RECALLD_"
 
@@ -50,8 +51,8 @@ class FilesSource(_Source):
 
     type: Literal["files"]
     path: Path
-    org_id: str | None = None
-    domain_id: str | None = None
+    org_id: str | None = Field(default=None, min_length=1)
+    domain_id: str | None = Field(default=None, min_length=1)
 
     @field_validator("path")
     @classmethod
@@ -128,15 +129,24 @@ class Settings(BaseSettings):
     model_max_tokens: int | None = Field(
         default=None, ge=8, le=8192, description="tokens of a text that are read; default: what the model's files say"
     )
-    model_query_prefix: str = Field(default="", description="text put before every query")
-    model_document_prefix: str = Field(default="", description="text put before every memory")
+    model_query_prefix: str | None = Field(
+        default=None, description="text put before every query; default: what the model's files say"
+    )
+    model_document_prefix: str | None = Field(
+        default=None, description="text put before every memory; default: what the model's files say"
+    )
     model_threads: int | None = Field(
         default=None, ge=1, le=256, description="threads of the model; default: the cores, up to 4"
     )
     max_message_bytes: int = Field(
-        default=4 * 1024 * 1024, ge=256 * 1024, le=64 * 1024 * 1024, description="the largest message either way"
+        default=Limits().max_message_bytes,
+        ge=SMALLEST_MESSAGE_BYTES,
+        le=64 * 1024 * 1024,
+        description="the largest message either way",
     )
-    max_batch_items: int = Field(default=500, ge=1, le=10_000, description="the most items of one batch")
+    max_batch_items: int = Field(
+        default=Limits().max_batch_items, ge=1, le=10_000, description="the most items of one batch"
+    )
     max_concurrent_queries: int = Field(default=64, ge=1, le=10_000, description="queries at work at once")
     max_concurrent_writes: int = Field(default=64, ge=1, le=10_000, description="writes at work at once")
     demo_data: bool = Field(default=False, description="writes the sample memories into the scope demo/demo at start")

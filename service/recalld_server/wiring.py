@@ -66,7 +66,8 @@ async def _run(settings: Settings) -> None:
         loop.add_signal_handler(each, stop.set)
     async with application(settings) as served:
         if settings.demo_data:
-            await served.write(SAMPLE_SCOPE, sample_items(), idempotency_key="samples", sources=())
+            # The samples have ids of their own, so that a second start writes them again in place.
+            await served.write(SAMPLE_SCOPE, sample_items(), idempotency_key="", sources=[_DEFAULT_SOURCE.name])
         server = await serve(served, _transport(settings))
         _say_what_is_served(settings, served.describe())
         print(f"recalld ready on {server.address}", flush=True)  # noqa: T201 - what starts a server waits for this line
@@ -152,7 +153,7 @@ async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedd
             store = await open_store(_lance_config(settings, source.name, embedder.identity))
             return EmbeddedSource(source.name, store, embedder, SystemClock())
         case FilesSettings():
-            only = Scope(source.org_id, source.domain_id) if source.org_id else None
+            only = Scope(source.org_id, source.domain_id) if source.org_id is not None else None
             return FilesSource(source.name, source.path, only)
         case RemoteSettings():
             return RemoteSource(

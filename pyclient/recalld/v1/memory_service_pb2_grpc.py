@@ -96,8 +96,9 @@ class MemoryServiceServicer:
         The client keeps at most `ServerLimits.max_unacked_batches` in flight; one
         that sends more is held back by flow control. A batch that fails validation
         is acknowledged with `error` and nothing of it is stored; the stream goes on.
-        Batches that share an id or an idempotency key are applied in their order,
-        others may overtake each other.
+        Batches of one scope are stored in their order by the server's own sources;
+        a further server behind it may store batches that share no id and no
+        idempotency key in another order.
 
         The stream ends OK once the client has closed its side and every batch is
         acknowledged. A gap in the numbers ends it with STREAM_PROTOCOL, a stopping

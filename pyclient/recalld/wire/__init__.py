@@ -18,6 +18,7 @@ from recalld.wire.items import (
     encode_scope,
     encode_write,
     encode_writes,
+    metadata_bytes,
 )
 from recalld.wire.values import (
     MAX_LEVELS,
@@ -45,6 +46,7 @@ __all__ = [
     "encode_write_error",
     "encode_writes",
     "error_from_rpc",
+    "metadata_bytes",
     "reason_name",
     "reason_number",
     "status_bytes",

@@ -66,6 +66,13 @@ def encode_write(item: MemoryItem, path: str, violations: Violations) -> item_pb
     return _encode(item, path, violations, WRITABLE_ATTRIBUTES)
 
 
+def metadata_bytes(metadata: Mapping[str, Any]) -> int:
+    """How many bytes metadata takes on the wire, as its limit counts them."""
+    encoded = item_pb2.MapValue()
+    ValueEncoder({}).fields(encoded.fields, metadata, "metadata")
+    return encoded.ByteSize()
+
+
 def encode_item(item: MemoryItem, path: str, violations: Violations) -> item_pb2.MemoryItem:
     """The item as a read returns it, with every field."""
     encoded = _encode(item, path, violations, ATTRIBUTES)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from recalld.errors import DeadlineExceeded, PageTokenMismatch, RecalldError, SourceUnavailable
+from recalld.errors import DeadlineExceeded, InternalFailure, PageTokenMismatch, RecalldError, SourceUnavailable
 from recalld.filters import Filter
 from recalld.item import MemoryItem
 from recalld.scope import Scope
@@ -37,6 +38,8 @@ from recalld_server.ports import (
     Store,
 )
 
+_LOG = logging.getLogger(__name__)
+
 Found = TypeVar("Found")
 
 #: From how many items on a batch keeps the embedder busy by itself.
@@ -44,6 +47,11 @@ _FILLS_THE_MODEL = 32
 
 #: The share of a source's time that a leg may take; the rest is for reading the winners.
 _LEG_SHARE = 0.8
+
+#: The last place of a list: places are 64-bit integers.
+_LAST_PLACE = 2**63 - 1
+#: More digits than a place has, and few enough to read as a number whatever they say.
+_PLACE_DIGITS = 20
 
 
 class EmbeddedSource:
@@ -179,12 +187,14 @@ class EmbeddedSource:
 
 
 def _place(cursor: str | None) -> int | None:
+    """The place that a cursor names. A page token can be forged, so its cursor may be any text: PageTokenMismatch."""
     if cursor is None:
         return None
-    try:
-        return int(cursor)
-    except ValueError:
-        raise PageTokenMismatch("the page token was not made by this source") from None
+    # What `str` makes of a place; `int` also takes spaces, signs, underscores and other scripts.
+    place = int(cursor) if cursor.isascii() and cursor.isdecimal() and len(cursor) < _PLACE_DIGITS else -1
+    if not 0 <= place <= _LAST_PLACE:
+        raise PageTokenMismatch(violations={"page_token": "is none of this server"})
+    return place
 
 
 def _committed(scope: Scope, commit: Commit) -> Committed:
@@ -199,6 +209,9 @@ async def _within(timeout: float | None, name: str, leg: Awaitable[Found]) -> Fo
         return error
     except TimeoutError:
         return DeadlineExceeded(f"the {name} leg did not answer in time", details={"stage": name})
+    except Exception:  # noqa: BLE001 - a defect of one leg must not take the other's answer away; it is logged
+        _LOG.exception("leg_defect", extra={"leg": name})
+        return InternalFailure(f"the {name} leg failed")
 
 
 async def _nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 
@@ -11,33 +11,39 @@ class Turns:
     """The lanes that have writes under way. A lane is any hashable value, for example a stream and a scope."""
 
     def __init__(self) -> None:
-        self._last: dict[object, asyncio.Event] = {}
+        self._under_way: dict[object, list[asyncio.Event]] = {}
 
     def enter(self, lane: object | None) -> Turn:
-        """A place behind all that entered the lane before; None is no lane, whose writes wait for nobody."""
+        """A place behind all that are in the lane; None is no lane, whose writes wait for nobody."""
         if lane is None:
-            return Turn(None)
-        turn = Turn(self._last.get(lane), lambda: self._drop(lane, turn.left))
-        self._last[lane] = turn.left
+            return Turn((), lambda _: None)
+        under_way = self._under_way.setdefault(lane, [])
+        turn = Turn(tuple(under_way), lambda left: self._leave(lane, left))
+        under_way.append(turn.left)
         return turn
 
-    def _drop(self, lane: object, left: asyncio.Event) -> None:
-        if self._last.get(lane) is left:
-            del self._last[lane]
+    def _leave(self, lane: object, left: asyncio.Event) -> None:
+        under_way = self._under_way[lane]
+        under_way.remove(left)
+        if not under_way:
+            del self._under_way[lane]
 
 
 class Turn:
-    """One place in a lane; leaving the `with` block lets the next one go, also after a failure."""
+    """One place in a lane; leaving the `with` block gives it up, also after a failure.
 
-    def __init__(self, previous: asyncio.Event | None, on_leaving: Callable[[], None] | None = None) -> None:
-        self._previous = previous
-        self._on_leaving = on_leaving
+    It waits for everybody before it and not only for the next one: that one may have given up while the others go on.
+    """
+
+    def __init__(self, before: Sequence[asyncio.Event], leave: Callable[[asyncio.Event], None]) -> None:
+        self._before = before
+        self._leave = leave
         self.left = asyncio.Event()
 
     async def comes(self) -> None:
-        """Waits until whoever entered before has left."""
-        if self._previous is not None:
-            await self._previous.wait()
+        """Waits until all who entered before have left."""
+        for each in self._before:
+            await each.wait()
 
     def __enter__(self) -> Turn:
         return self
@@ -46,5 +52,4 @@ class Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.left.set()
-        if self._on_leaving is not None:
-            self._on_leaving()
+        self._leave(self.left)

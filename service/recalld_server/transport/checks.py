@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from recalld.errors import InvalidField, InvalidFilter, RecalldError, ScopeRequired
-from recalld.filters import Filter
-from recalld.item import MemoryItem
+from recalld.filters import ATTRIBUTES, Filter, Kind
+from recalld.item import WRITABLE_ATTRIBUTES, MemoryItem
 from recalld.scope import Scope
 from recalld.v1 import filter_pb2, item_pb2
 from recalld.wire import Violations, decode_filter, decode_scope, decode_write
@@ -24,7 +24,12 @@ ENOUGH = 100
 #: What stands for an item with a violation.
 _NO_ITEM = MemoryItem("", "")
 
-_STRING_ATTRIBUTES = ("memory_type", "namespace", "user_id", "session_id", "agent_id", "run_id")
+#: The strings that a caller may set, but for the one that is the id of an item.
+_STRING_ATTRIBUTES = tuple(
+    name
+    for name in WRITABLE_ATTRIBUTES
+    if ATTRIBUTES[name] is Kind.STRING and name not in ("visibility", "supersedes_id")
+)
 
 
 class Scoped(Protocol):

@@ -6,13 +6,15 @@ Every function raises ScopeRequired, InvalidField or InvalidFilter with all viol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recalld.errors import InvalidFilter
 from recalld.filters import Filter, split_path
 from recalld.item import WRITABLE_ATTRIBUTES, MemoryItem
 from recalld.scope import Scope
+from recalld.v1 import item_pb2
 from recalld.v1 import memory_service_pb2 as pb
+from recalld.wire import encode_scope
 from recalld_server.limits import Limits
 from recalld_server.ports import FusionSpec, Mode, QuerySpec
 from recalld_server.transport.checks import Checks
@@ -118,6 +120,15 @@ def read_write(request: pb.WriteRequest | pb.BatchWriteRequest, limits: Limits) 
     )
     checks.raise_any()
     return write
+
+
+def read_items(scope: Scope, items: Sequence[item_pb2.MemoryItem], limits: Limits) -> Sequence[MemoryItem]:
+    """The items of a write of any length, for a caller that cuts it into batches itself; checked whole, so that every
+    violation is told by its place in the write."""
+    if not items:
+        return ()
+    request = pb.BatchWriteRequest(scope=encode_scope(scope), items=items)
+    return read_write(request, replace(limits, max_batch_items=len(items))).items
 
 
 def read_get(request: pb.BatchGetRequest, limits: Limits) -> Get:

@@ -58,7 +58,7 @@ class WriteStream:
                 await self._something_happened(next_request, stop)
                 if self._pending and self._pending[0].answer.done():
                     await call.send(self._pending.popleft().answer.result())
-                if next_request is not None and next_request.done():
+                if self._reading and next_request is not None and next_request.done():
                     self._take(next_request)
                     next_request = None
                 if stop.done() and self._reading:

@@ -44,3 +44,23 @@ async def test_a_failure_lets_the_next_one_go():
         await asyncio.wait_for(second.comes(), 1)
     with turns.enter("lane") as third:
         await asyncio.wait_for(third.comes(), 1)
+
+
+async def test_one_that_gives_up_early_lets_nobody_overtake_those_before_it():
+    turns = Turns()
+    first, second, third = (turns.enter("lane") for _ in range(3))
+    with second:
+        pass
+    waiting = asyncio.create_task(third.comes())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    with turns.enter("lane") as fourth:
+        behind = asyncio.create_task(fourth.comes())
+        await asyncio.sleep(0)
+        assert not behind.done()
+        with first:
+            pass
+        await asyncio.wait_for(waiting, 1)
+        with third:
+            pass
+        await asyncio.wait_for(behind, 1)

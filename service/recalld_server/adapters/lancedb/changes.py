@@ -14,8 +14,10 @@ from typing import Any
 from recalld.errors import IdempotencyKeyReused, InvalidField, ItemNotFound, RevisionMismatch
 from recalld.filters import Filter, matches
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.wire import metadata_bytes
 from recalld_server.adapters.lancedb import values
 from recalld_server.adapters.lancedb.records import Body, Record, WriteReceipt, item_key, receipt_key
+from recalld_server.limits import Limits
 from recalld_server.ports import Commit, Patch, Receipt
 
 #: The attributes that a writer sets; the others are the store's.
@@ -195,6 +197,7 @@ class Update:
         given = self.patch.item
         content, vector = body.content, body.vector
         metadata: Mapping[str, Any] = values.load(body.metadata)
+        merged = False
         attributes = before.attributes
         for path in self.patch.mask:
             match path:
@@ -209,13 +212,24 @@ class Update:
                     metadata = {name: value for name, value in metadata.items() if name != key}
                     if key in given.metadata:
                         metadata[key] = given.metadata[key]
+                        merged = True
                 case ("attributes", name) if name in SETTABLE:
                     attributes = replace(attributes, **{name: getattr(settable(given.attributes), name)})
                 case _:
                     raise InvalidField(
                         violations={"update_mask": f"{'.'.join(path)} is not a field that can be changed"}
                     )
+        if merged:
+            _check_size(metadata)
         return Body.of(content, metadata, vector, dimensions), attributes
+
+
+def _check_size(metadata: Mapping[str, Any]) -> None:
+    """What came together key by key has the limit of metadata that comes whole, else a memory could outgrow a message
+    and block every list that it is in. Raises InvalidField."""
+    size, most = metadata_bytes(metadata), Limits().max_metadata_bytes
+    if size > most:
+        raise InvalidField(violations={"item.metadata": f"would have {size} bytes, more than {most}"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ import asyncio
 import logging
 import time
 
-import grpc
-
 from recalld_server.transport.call import Call
 from recalld_server.transport.pipeline import Proceed
 
@@ -29,8 +27,6 @@ class AccessLog:
             return answer
         except asyncio.CancelledError:
             code = "CANCELLED"
-            raise
-        except grpc.RpcError:
             raise
         finally:
             if call.failure is not None:
