@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from recalld.v1 import item_pb2, memory_service_pb2, memory_service_pb2_grpc
+from recalld.v1 import admin_service_pb2, admin_service_pb2_grpc, item_pb2, memory_service_pb2, memory_service_pb2_grpc
 
 K = 10
 MODES = {
@@ -63,19 +63,31 @@ async def run(arguments: argparse.Namespace) -> None:
     async with grpc.aio.insecure_channel(arguments.target) as channel:
         stub = memory_service_pb2_grpc.MemoryServiceStub(channel)
         if not arguments.no_load:
-            await load(stub, name, read_items(arguments.set), arguments.batch)
+            info = await admin_service_pb2_grpc.AdminServiceStub(channel).GetServerInfo(
+                admin_service_pb2.GetServerInfoRequest()
+            )
+            items = read_items(arguments.set, info.limits.max_content_bytes)
+            await load(stub, name, items, arguments.batch)
         queries = [json.loads(line) for line in (arguments.set / "queries.jsonl").read_text("utf-8").splitlines()]
         figures = {mode: await measure(stub, name, mode, queries) for mode in MODES}
     show(name, figures)
     write_json(f"retrieval-{name}", {mode: vars(each) for mode, each in figures.items()})
 
 
-def read_items(folder: Path) -> dict[str, list[dict[str, Any]]]:
+def read_items(folder: Path, max_content_bytes: int) -> dict[str, list[dict[str, Any]]]:
+    """The items by scope; a content over the server's limit is cut to it."""
+    cut = 0
     scopes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with gzip.open(folder / "items.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             item = json.loads(line)
+            content = item["content"].encode()
+            if len(content) > max_content_bytes:
+                item["content"] = content[:max_content_bytes].decode(errors="ignore")
+                cut += 1
             scopes[item["scope"]].append(item)
+    if cut:
+        print(f"{cut} items were cut to {max_content_bytes} bytes, the server's limit")
     return scopes
 
 

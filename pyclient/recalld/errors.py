@@ -4,7 +4,7 @@ RecalldError
 ├── InvalidRequest (ValueError)          the call itself is wrong; sending it again will not help
 │   ├── InvalidField                     a field is missing or out of range
 │   │   ├── WrongType (TypeError)         an argument of a type that cannot serve
-│   │   └── PathRefused (PermissionError) a path that leads out of its root, or is not a plain file
+│   │   └── PathRefused (PermissionError) a path that leads out of its root, or to no plain file of a fitting size
 │   ├── InvalidFilter                    a `where` names an unknown field or operator, or an unfit value
 │   ├── PageTokenMismatch
 │   └── UnknownSource
@@ -21,8 +21,9 @@ RecalldError
 ├── MemoryWriteRefused                   a source is read-only by policy
 ├── EmbeddingModelMismatch
 ├── StreamProtocol
-├── Overloaded                           retryable
-├── SourceUnavailable (ConnectionError)  retryable
+├── Retryable                            passes with time; says after how many seconds to try again
+│   ├── Overloaded
+│   └── SourceUnavailable (ConnectionError)
 ├── DeadlineExceeded (TimeoutError)
 ├── StorageCorrupt
 ├── InternalFailure
@@ -88,7 +89,8 @@ class WrongType(InvalidField, TypeError):
 
 
 class PathRefused(InvalidField, PermissionError):
-    """A path leads out of its root (`..`, a link), cannot be a name (a NUL), or is a folder where a file is meant."""
+    """A path leads out of its root (`..`, a link), cannot be a name (a NUL), is a folder where a file is meant,
+    or is of a file that is too large."""
 
 
 class InvalidFilter(InvalidRequest):
@@ -213,22 +215,11 @@ class StreamProtocol(RecalldError):
     code: ClassVar[str] = "FAILED_PRECONDITION"
 
 
-class Overloaded(RecalldError):
-    """The server is at its limit; try again after `retry_after` seconds."""
+class Retryable(RecalldError):
+    """The same call may succeed later, and it is known when to try: after `retry_after` seconds.
 
-    reason: ClassVar[str] = "OVERLOADED"
-    code: ClassVar[str] = "RESOURCE_EXHAUSTED"
-    retryable: ClassVar[bool] = True
-
-    def __init__(
-        self, message: str = "", *, details: Mapping[str, str] | None = None, retry_after: float = 1.0
-    ) -> None:
-        super().__init__(message, details=details)
-        self.retry_after = retry_after
-
-
-class SourceUnavailable(RecalldError, ConnectionError):
-    """A source or the embedder cannot be reached or is not ready. Details: `source`."""
+    The class variable `retryable` is wider: it is also True where only the caller can say whether there is time left.
+    """
 
     reason: ClassVar[str] = "SOURCE_UNAVAILABLE"
     code: ClassVar[str] = "UNAVAILABLE"
@@ -239,6 +230,17 @@ class SourceUnavailable(RecalldError, ConnectionError):
     ) -> None:
         super().__init__(message, details=details)
         self.retry_after = retry_after
+
+
+class Overloaded(Retryable):
+    """The server is at its limit."""
+
+    reason: ClassVar[str] = "OVERLOADED"
+    code: ClassVar[str] = "RESOURCE_EXHAUSTED"
+
+
+class SourceUnavailable(Retryable, ConnectionError):
+    """A source or the embedder cannot be reached or is not ready. Details: `source`."""
 
 
 class DeadlineExceeded(RecalldError, TimeoutError):

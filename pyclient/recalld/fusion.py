@@ -14,7 +14,7 @@ from recalld.source import Reranker
 DedupeMode = Literal["id", "content"]
 """How items are known to be one fact: `"id"` by a shared id or identical content, `"content"` by content alone."""
 
-#: The rank constant of the paper; it also is the server's default.
+#: The rank constant of the paper that describes the method. A server weighs its legs with one of its own.
 RRF_K = 60
 
 

@@ -124,7 +124,13 @@ class MemoryItem:
 
 
 def owned(items: Iterable[MemoryItem], user_id: str | None) -> Iterator[MemoryItem]:
-    """The items as `user_id` writes them: those that name no user are that user's. None leaves them as they are."""
+    """The items as `user_id` writes them: those that name no user are that user's. None leaves them as they are.
+
+    Raises WrongType for a text, which is an iterable of its characters, and for a single item.
+    """
+    whole: Any = items
+    if isinstance(whole, (str, bytes, MemoryItem)):
+        raise WrongType(f"items must be a list or another iterable of MemoryItem, not {type(whole).__name__}")
     for item in items:
         given: Any = item  # what is no item is refused later, by its place
         if user_id and isinstance(given, MemoryItem) and not (given.attributes or MemoryAttributes()).user_id:

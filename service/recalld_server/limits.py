@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recalld.wire import MAX_LEVELS
+from recalld.wire import MAX_ID_BYTES, MAX_KEY_BYTES, MAX_LEVELS
 
 #: The smallest `max_message_bytes` under which any single item, with its metadata and attributes, can be sent.
 SMALLEST_MESSAGE_BYTES = 256 * 1024
@@ -45,7 +45,7 @@ class Limits:
     #: `Scope.org_id` and `Scope.domain_id`, in code points.
     max_scope_characters: int = 128
     #: An item id.
-    max_id_bytes: int = 256
+    max_id_bytes: int = MAX_ID_BYTES
     #: Ids in one BatchGet or Delete.
     max_ids: int = 1000
     #: The metadata of one item as it stands on the wire.
@@ -55,7 +55,7 @@ class Limits:
     #: Each string of `MemoryAttributes`, and `on_behalf_of_user_id`.
     max_attribute_bytes: int = 256
     #: `idempotency_key`.
-    max_idempotency_key_bytes: int = 256
+    max_idempotency_key_bytes: int = MAX_KEY_BYTES
     #: Paths of one `update_mask`.
     max_mask_paths: int = 100
 

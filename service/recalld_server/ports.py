@@ -260,7 +260,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """The change of one item. `mask` as in Records.update; `vector` is given exactly when content is in the mask."""
+    """The change of one item. `mask` as in Records.update; `embedding` is given exactly when content is in the mask."""
 
     item: MemoryItem
     mask: Sequence[tuple[str, ...]]

@@ -15,7 +15,9 @@ from recalld.errors import IdempotencyKeyReused, InvalidField, ItemNotFound, Rec
 from recalld.filters import All, AnyOf, Compare, Contains, Exists, Field, Not, Op
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
 from recalld.scope import Scope
+from recalld.wire import metadata_bytes
 from recalld_server.adapters.lancedb import LanceConfig, open_store
+from recalld_server.limits import Limits
 from recalld_server.ports import Embedding, ModelIdentity, Patch, Receipt, Row, Store
 
 MODEL = ModelIdentity("tiny", 8, "0" * 64, 16)
@@ -321,6 +323,20 @@ class TestUpdate:
         await store.delete(SCOPE, ["a"], ANY, dry_run=False, now=NOW)
         with pytest.raises(ItemNotFound):
             await store.update(SCOPE, patch("a", ("metadata",)), ANY, now=NOW)
+
+    async def test_metadata_that_comes_key_by_key_has_the_limit_of_what_comes_whole(self, store: Store) -> None:
+        most = Limits().max_metadata_bytes
+        whole = {"a": "x" * 40_000, "b": "y" * 20_000}
+        whole["b"] += "y" * (most - metadata_bytes(whole))
+        assert metadata_bytes(whole) == most
+        await store.put(SCOPE, [row("a", metadata={"a": whole["a"]})], None, now=NOW)
+        over = patch("a", ("metadata", "b"), metadata={"b": whole["b"] + "y"})
+        with pytest.raises(InvalidField) as caught:
+            await store.update(SCOPE, over, ANY, now=NOW)
+        assert list(caught.value.violations) == ["item.metadata"]
+        assert set((await one(store, "a")).metadata) == {"a"}
+        item, _ = await store.update(SCOPE, patch("a", ("metadata", "b"), metadata={"b": whole["b"]}), ANY, now=NOW)
+        assert item.metadata == whole
 
     async def test_what_is_not_the_writers_cannot_be_named(self, store: Store) -> None:
         await store.put(SCOPE, [row("a")], None, now=NOW)

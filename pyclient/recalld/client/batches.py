@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from recalld.client.connection import ServerFacts
 from recalld.errors import CompositeWriteError, InvalidField, InvalidRequest, MemoryWriteRefused, RecalldError
 from recalld.v1 import item_pb2, memory_service_pb2
-from recalld.wire import decode_write_error
+from recalld.wire import MAX_ID_BYTES, decode_write_error
 
 #: Batches stay smaller than most servers allow: each acknowledgement is progress, and the server joins the commits of
 #: what waits anyway.
@@ -18,8 +18,6 @@ PREFERRED_BATCH_ITEMS = 128
 #: What a request holds beside its items' own bytes: the envelope of the message, and of each item in it.
 _ENVELOPE_BYTES = 64
 _ITEM_ENVELOPE_BYTES = 6
-
-_MAX_ID_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,16 @@ class Written:
     """What became of a whole write; every source is in exactly one of accepted, refused and failed.
 
     A source that failed in any batch has failed. ids: of the items, in order, of the batches that a source accepted.
+    commit_tokens: of every batch that a source accepted, in the order of the acknowledgements, none twice. They are
+    opaque here, and no single one need cover the others: batches that were turned away at first are committed after
+    later ones, and the token of a batch lacks a source that failed in it.
     """
 
     accepted: Sequence[str]
     refused: Sequence[str]
     failed: dict[str, RecalldError]
     ids: Sequence[str]
-    commit_token: str
+    commit_tokens: Sequence[str]
     replayed: bool
 
     def raise_for_failures(self) -> None:
@@ -69,8 +70,8 @@ def check_sizes(items: Sequence[item_pb2.MemoryItem], facts: ServerFacts, *, ove
         elif item.ByteSize() > room:
             violations[path] = f"is {item.ByteSize()} bytes, more than a message to this server may hold"
         if item.id:
-            if len(item.id.encode()) > _MAX_ID_BYTES:
-                violations[f"{path}.id"] = f"is longer than {_MAX_ID_BYTES} bytes"
+            if len(item.id.encode()) > MAX_ID_BYTES:
+                violations[f"{path}.id"] = f"is longer than {MAX_ID_BYTES} bytes"
             first = places.setdefault(item.id, index)
             if first != index:
                 violations[f"{path}.id"] = f"repeats items[{first}].id"
@@ -122,7 +123,7 @@ def progress(batches: Sequence[WriteBatch], outcomes: Mapping[int, memory_servic
 
 
 def merge(batches: Sequence[WriteBatch], outcomes: Mapping[int, memory_service_pb2.WriteOutcome]) -> Written:
-    """The outcome of the whole write, from that of each batch by its place."""
+    """The outcome of the whole write, from that of each batch by its place, in the order of the acknowledgements."""
     accepted: dict[str, None] = {}
     refused: dict[str, None] = {}
     failed: dict[str, RecalldError] = {}
@@ -143,6 +144,6 @@ def merge(batches: Sequence[WriteBatch], outcomes: Mapping[int, memory_service_p
         refused=[name for name in refused if name not in failed],
         failed=failed,
         ids=ids,
-        commit_token=outcomes[len(batches) - 1].commit_token if batches else "",
+        commit_tokens=list(dict.fromkeys(each.commit_token for each in outcomes.values() if each.commit_token)),
         replayed=bool(batches) and all(outcome.replayed for outcome in outcomes.values()),
     )

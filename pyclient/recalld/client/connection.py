@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 import grpc.aio
 
-from recalld.errors import InvalidField, Overloaded, RecalldError, SourceUnavailable
+from recalld.errors import InvalidField, RecalldError, Retryable, SourceUnavailable
 from recalld.v1 import admin_service_pb2, admin_service_pb2_grpc, memory_service_pb2_grpc
 from recalld.wire import error_from_rpc
 
@@ -37,6 +38,10 @@ _OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.keepalive_time_ms", 330_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 )
+
+#: The names that gRPC gives the ways to find a server; what follows one is gRPC's to read.
+_RESOLVED = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|google-c2p):.")
+_HOST_AND_PORT = re.compile(r"(?:\[[^\s\[\]/]+\]|[^\s\[\]/:]+):([0-9]{1,5})")
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
@@ -76,7 +81,11 @@ def _pem(part: str, value: bytes | str | os.PathLike[str] | None) -> bytes | Non
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What a client needs of GetServerInfo. A limit that the server does not state has its documented default.
+    """What a client needs of GetServerInfo.
+
+    Every server states its limits; where one does not, 100 items and one unacknowledged batch stand in, below the
+    defaults in the contract so that they fit also a server set up smaller, and the contract's own defaults for the
+    others.
 
     sources: whether each accepts writes, by name, in the server's order.
     """
@@ -135,7 +144,7 @@ class Patience:
 
     async def pause(self, failure: RecalldError) -> None:
         """Waits before another attempt. Raises `failure` when another attempt cannot help or would come too late."""
-        if not isinstance(failure, (Overloaded, SourceUnavailable)):
+        if not isinstance(failure, Retryable):
             raise failure
         backoff = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         self._failures += 1
@@ -181,7 +190,10 @@ class Connection:
         tls: TLSConfig | None = None,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
-        """Raises InvalidField for a token that an HTTP header cannot carry."""
+        """Raises InvalidField for a token that an HTTP header cannot carry, and for a target that cannot be one; with a
+        channel given, any target will do."""
+        if channel is None:
+            _check_target(target)
         if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
             raise InvalidField(violations={"token": "must be printable ASCII without spaces around it"})
         self._target = target
@@ -272,6 +284,16 @@ class Connection:
         if self._tls.server_name_override is not None:
             options.append(("grpc.ssl_target_name_override", self._tls.server_name_override))
         return grpc.aio.secure_channel(self._target, self._tls.credentials(), options=options)
+
+
+def _check_target(target: str) -> None:
+    """gRPC takes nearly any text, reads `http://host:1` as a name to look up and a missing port as 443; the call then
+    fails after its whole timeout, and says little."""
+    if _RESOLVED.match(target):
+        return
+    found = _HOST_AND_PORT.fullmatch(target)
+    if found is None or not 1 <= int(found[1]) <= 65_535:
+        raise InvalidField(violations={"target": f"is {target!r}; it must be HOST:PORT, or a gRPC target as `dns:///`"})
 
 
 def _direct(target: str) -> list[tuple[str, int | str]]:

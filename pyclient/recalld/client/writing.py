@@ -12,14 +12,11 @@ import grpc.aio
 
 from recalld.client.batches import WriteBatch, Written, check_sizes, merge, placed, progress, split
 from recalld.client.connection import Connection, Opened, Patience, TryAgain
-from recalld.errors import DeadlineExceeded, Overloaded, RecalldError, SourceUnavailable, StreamProtocol
+from recalld.errors import DeadlineExceeded, RecalldError, Retryable, SourceUnavailable, StreamProtocol
 from recalld.v1 import item_pb2, memory_service_pb2
-from recalld.wire import decode_write_error
+from recalld.wire import MAX_KEY_BYTES, decode_write_error
 
 T = TypeVar("T")
-
-#: The longest idempotency key, in bytes.
-MAX_KEY_BYTES = 256
 
 #: The details of the status that grpc.aio makes up, and how many seconds to wait for the real one.
 _SEND_FAILED = "Internal error from Core"
@@ -99,6 +96,8 @@ class BatchWriter:
             try:
                 async with asyncio.timeout(left) as limit:
                     await stream.run(limit, self._timeout)
+            except RecalldError:
+                raise  # a batch's own answer, which may be a DeadlineExceeded and so a TimeoutError
             except TimeoutError:
                 raise DeadlineExceeded(
                     f"{self._source}: no answer to a write within {self._timeout:g} s", details={"stage": "write"}
@@ -236,7 +235,7 @@ class _Stream:
             self._outcomes[index] = response.outcome
             return True
         error = placed(decode_write_error(response.error, self._writer.source), self._batches[index])
-        if isinstance(error, (Overloaded, SourceUnavailable)):
+        if isinstance(error, Retryable):
             self._turned_away = error
         elif self._refusal is None:
             self._refusal = error

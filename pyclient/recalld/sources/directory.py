@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recalld.errors import MissingExtra, PathNotFound, PathRefused
+from recalld.errors import InvalidField, MissingExtra, PathNotFound, PathRefused
 from recalld.sources.file import path_parts
 
 # Every step down opens one name relative to the folder before it and follows no link, so a link that is swapped in
@@ -33,12 +33,18 @@ class DirectoryFiles:
     are not show as U+FFFD. A file is replaced whole or not at all. Disk access runs in threads. Hard links cannot be
     told from files: whoever may link into the root may choose what it serves. Needs a system with `openat`: on others
     construction raises MissingExtra.
+
+    max_bytes: the largest file, 1 MiB by default. A larger one is listed, but to view or create it raises PathRefused,
+    so that `FileMemory` passes it over; its text is never read whole. Raises InvalidField when it is not at least 1.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = 1024 * 1024) -> None:
+        if max_bytes < 1:
+            raise InvalidField(violations={"max_bytes": f"is {max_bytes}; it must be at least 1"})
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise MissingExtra("DirectoryFiles needs openat and O_NOFOLLOW, which this system does not have")
         self.root = Path(root).absolute()
+        self.max_bytes = max_bytes
 
     async def view(self, path: str) -> str:
         return await asyncio.to_thread(self._view, path)
@@ -64,13 +70,18 @@ class DirectoryFiles:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise PathRefused(f"path {path!r} is not a plain file")
                 with open(descriptor, "rb", closefd=False) as file:
-                    return file.read().decode("utf-8", "replace")
+                    # One byte more than may be: a file can grow after it was measured.
+                    text = file.read(self.max_bytes + 1).decode("utf-8", "replace")
+            # U+FFFD is longer than the byte in whose place it stands.
+            self._check_size(path, len(text.encode()))
+            return text
 
     def _create(self, path: str, text: str) -> None:
         parts = _parts(path)
         if not parts or path.endswith("/"):
             raise PathRefused(f"path {path!r} is a folder")
         content = text.encode("utf-8", "surrogatepass")
+        self._check_size(path, len(content))
         self.root.mkdir(parents=True, exist_ok=True)
         with self._folder(path, parts[:-1], create=True) as parent:
             with suppress(PathNotFound):
@@ -99,6 +110,10 @@ class DirectoryFiles:
                 raise PathRefused(f"path {path!r} is not a plain file")
             os.unlink(parts[-1], dir_fd=parent)
 
+    def _check_size(self, path: str, size: int) -> None:
+        if size > self.max_bytes:
+            raise PathRefused(f"path {path!r} holds more than {self.max_bytes} bytes")
+
     @contextmanager
     def _folder(self, path: str, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
         """The descriptor of the folder at `parts`, reached step by step."""
@@ -115,8 +130,9 @@ class DirectoryFiles:
                     refusal = PathRefused if create else PathNotFound
                     raise refusal(f"path {path!r} goes through a file")
                 with _opened(path, part, _FOLDER, descriptor) as below:
+                    deeper = os.dup(below)
                     os.close(descriptor)
-                    descriptor = os.dup(below)
+                    descriptor = deeper
             yield descriptor
         finally:
             os.close(descriptor)

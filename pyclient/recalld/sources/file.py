@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +13,9 @@ from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, observe
 from recalld.where import parse_where
+
+#: Texts of fewer characters are searched at once: going to a thread takes longer.
+_SEARCHED_AT_ONCE = 4096
 
 
 class FileTree(Protocol):
@@ -92,8 +96,8 @@ class FileMemory:
 
     `where={"path_prefix": "/notes"}` looks only at and below that path, by whole segments; every other key is a
     condition on the item, for example `{"path": {"$contains": ".md"}}`. The tree is shared by all scopes. A file that
-    cannot be read is passed over and the context's observer is told (`memory.file_skipped` with `source`, `path` and
-    `error`).
+    cannot be read, or is larger than the tree gives out, is passed over and the context's observer is told
+    (`memory.file_skipped` with `source`, `path` and `error`). Long texts are searched in threads.
     """
 
     files: FileTree
@@ -103,19 +107,38 @@ class FileMemory:
         conditions = dict(where or {})
         prefix = _prefix(conditions.pop("path_prefix", ""))
         condition = parse_where(conditions)
+        return await self.best(
+            query, k=k, ctx=ctx, prefix=prefix, accept=lambda item: condition is None or matches(condition, item)
+        )
+
+    async def best(
+        self,
+        query: str,
+        *,
+        k: int,
+        ctx: CtxLike,
+        accept: Callable[[MemoryItem], bool],
+        prefix: tuple[str, ...] = (),
+    ) -> list[MemoryItem]:
+        """As `query`, with the condition as a function and the path prefix as its segments."""
         words = query.casefold().split()
         if k <= 0 or not words:
             return []
         found: list[MemoryItem] = []
         for path in await self._below("/", prefix):
             text = await self._text(path, ctx)
-            folded = text.casefold()
-            count = sum(folded.count(word) for word in words)
+            if len(text) < _SEARCHED_AT_ONCE:
+                count = _occurrences(words, text)
+            else:
+                count = await asyncio.to_thread(_occurrences, words, text)
+            if not count:
+                continue
             item = MemoryItem(text, self.name, float(count), {"path": path})
-            if count and (condition is None or matches(condition, item)):
+            if accept(item):
                 found.append(item)
-        found.sort(key=lambda item: (-(item.score or 0.0), item.metadata["path"]))
-        return found[:k]
+            if len(found) >= 2 * k + 64:  # so that a tree that matches everywhere is not held whole
+                found = _first(found, k)
+        return _first(found, k)
 
     async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None:
         """Write each item to the file at `metadata["path"]`, or else at the SHA-1 of its content.
@@ -152,6 +175,15 @@ class FileMemory:
             if not isinstance(error, FileNotFoundError):  # which has only gone since it was listed
                 observe(ctx, "memory.file_skipped", source=self.name, path=path, error=error)
             return ""
+
+
+def _occurrences(words: Sequence[str], text: str) -> int:
+    folded = text.casefold()
+    return sum(map(folded.count, words))
+
+
+def _first(found: list[MemoryItem], k: int) -> list[MemoryItem]:
+    return sorted(found, key=lambda item: (-(item.score or 0.0), item.metadata["path"]))[:k]
 
 
 def _prefix(value: Any) -> tuple[str, ...]:

@@ -26,15 +26,17 @@ __all__ = ["RemoteMemory", "TLSConfig"]
 class RemoteMemory:
     """A MemorySource over the wire; its backend is a recalld server.
 
-    target: where the server listens, `host:port` or any gRPC target. name: what items are stamped with; without one it
-    is the target, and the name that the server gives itself from the first contact on. Name each where several servers
-    are composed. sources: the server-side sources to use; empty for all. timeout: seconds, see `query` and `write`.
+    target: where the server listens, `host:port` or a gRPC target (`dns:///...`, `unix:...`, `ipv4:...`). name: what
+    items are stamped with; without one it is the target, and the name that the server gives itself from the first
+    contact on. Name each where several servers are composed. sources: the server-side sources to use; empty for all.
+    timeout: seconds, see `query` and `write`.
     token: sent as `authorization: Bearer ...`, also without TLS, where everybody on the way can read it: keep that to
     loopback and trusted networks. tls: None for plain text. channel: a channel to use in place of an own one; it stays
     the caller's to close, and `target`, `token` aside, is only a label.
 
     It connects on first use, as an async context manager or with `close` it disconnects, and a call after that connects
-    anew, also from another event loop. Raises InvalidField (a ValueError) for a timeout or token that cannot be.
+    anew, also from another event loop. Raises InvalidField (a ValueError) for a target, timeout or token that cannot
+    be.
     """
 
     name: str
@@ -127,7 +129,8 @@ class RemoteMemory:
         An item that names no user is `ctx.user_id`'s, so that by default it stays private to that user.
 
         An item's `id` is kept and writes that record, whatever source the item came from; one without gets a fresh id.
-        All items are checked before anything is sent: InvalidField names every violation. They go in batches over one
+        All items are checked before anything is sent: InvalidField names every violation, and WrongType (a TypeError)
+        says that `items` is a text or a single item. They go in batches over one
         stream. Each batch has an idempotency key: after a lost connection only batches that were not acknowledged are
         sent again, and none is stored twice. `timeout` bounds the wait for progress: each acknowledged batch starts it
         anew, so that a long write need not fit into it.

@@ -21,6 +21,8 @@ from recalld.wire.items import (
     metadata_bytes,
 )
 from recalld.wire.values import (
+    MAX_ID_BYTES,
+    MAX_KEY_BYTES,
     MAX_LEVELS,
     Violations,
     checked_text,
@@ -29,6 +31,8 @@ from recalld.wire.values import (
 __all__ = [
     "MAX_CONDITIONS",
     "MAX_FILTER_LEVELS",
+    "MAX_ID_BYTES",
+    "MAX_KEY_BYTES",
     "MAX_LEVELS",
     "MAX_VALUE_LEVELS",
     "STATUS_DETAILS",

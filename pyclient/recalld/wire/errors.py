@@ -20,6 +20,7 @@ from recalld.errors import (
     Overloaded,
     PermissionDenied,
     RecalldError,
+    Retryable,
     RevisionMismatch,
     ScopeRequired,
     SourceUnavailable,
@@ -93,7 +94,7 @@ def status_bytes(error: RecalldError) -> tuple[grpc.StatusCode, str, bytes]:
         metadata={key: _clipped(value, _DETAIL_BUDGET) for key, value in error.details.items()},
         violations=_within_budget(_violations_of(spoken_for)),
         retry_delay=error.retry_after
-        if isinstance(error, (Overloaded, SourceUnavailable))
+        if isinstance(error, Retryable)
         else (1.0 if spoken_for.retryable and not isinstance(spoken_for, DeadlineExceeded) else None),
     )
     return code, message, encode_status(status)
@@ -163,7 +164,7 @@ def _build(
         return refused
     if issubclass(cls, (InvalidRequest, ScopeRequired)):
         return cls(message, violations=violations, details=details)
-    if issubclass(cls, (Overloaded, SourceUnavailable)):
+    if issubclass(cls, Retryable):
         if cls is SourceUnavailable:
             details.setdefault("source", source)
         # Without a RetryInfo the class knows how long to wait.

@@ -11,14 +11,15 @@ from recalld.v1 import filter_pb2, item_pb2
 from recalld.where import MAX_IN_VALUES
 from recalld.wire.values import ValueEncoder, Violations, checked_text, decode_value
 
-#: How deep conditions may nest. With MAX_VALUE_LEVELS it keeps a request inside the 100 messages that protobuf parses.
-MAX_FILTER_LEVELS = 32
+#: How deep conditions may nest: no deeper than what every source can evaluate. With MAX_VALUE_LEVELS it also keeps a
+#: request inside the 100 messages that protobuf parses.
+MAX_FILTER_LEVELS = 16
 
 #: How deep a value that a condition compares to may nest.
 MAX_VALUE_LEVELS = 10
 
-#: The most conditions in one filter.
-MAX_CONDITIONS = 2000
+#: The most conditions in one filter, those that join others included. A test of one field against many values is one.
+MAX_CONDITIONS = 256
 
 _OPERATORS: Mapping[Op, filter_pb2.ComparisonOperator] = {
     Op.EQ: filter_pb2.COMPARISON_OPERATOR_EQUAL,

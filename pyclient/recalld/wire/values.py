@@ -21,6 +21,12 @@ Violations = dict[str, str]
 #: How deep metadata may nest: the most keys and indices on the way from `metadata` to a value.
 MAX_LEVELS = 16
 
+#: The longest item id, in UTF-8 bytes.
+MAX_ID_BYTES = 256
+
+#: The longest idempotency key, in UTF-8 bytes.
+MAX_KEY_BYTES = 256
+
 #: The most values in one item's metadata. Far more than its 64 KiB can hold; it bounds the walk through a structure
 #: that shares parts of itself, which can be small in memory and astronomically large written out.
 MAX_VALUES = 65_536

@@ -187,14 +187,13 @@ class EmbeddedSource:
 
 
 def _place(cursor: str | None) -> int | None:
-    """The place that a cursor names. A page token can be forged, so its cursor may be any text: PageTokenMismatch."""
+    """The place in a list that a cursor names. A page token can be forged, so it may be any text."""
     if cursor is None:
         return None
-    # What `str` makes of a place; `int` also takes spaces, signs, underscores and other scripts.
-    place = int(cursor) if cursor.isascii() and cursor.isdecimal() and len(cursor) < _PLACE_DIGITS else -1
-    if not 0 <= place <= _LAST_PLACE:
-        raise PageTokenMismatch(violations={"page_token": "is none of this server"})
-    return place
+    # Places are 64-bit; the length is looked at first, since a long number takes long to read.
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 20 and int(cursor) < 2**63):
+        raise PageTokenMismatch(violations={"page_token": "was not made by this server"})
+    return int(cursor)
 
 
 def _committed(scope: Scope, commit: Commit) -> Committed:

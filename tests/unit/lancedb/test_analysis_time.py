@@ -12,7 +12,7 @@ from recalld_server.adapters.lancedb.analysis import index_text, query_text
 ENOUGH = 5.0
 
 
-@pytest.mark.parametrize("unit", ["a", "1", "aB", "a-", "a.", "é", "a_", "a1-"])
+@pytest.mark.parametrize("unit", ["a", "1", "aB", "a-", "a.", "é", "a_", "a1-", "\u0316\u0301"])
 @pytest.mark.parametrize("end", ["", "_", "-"])
 def test_the_time_to_analyse_a_text_grows_with_its_length_only(unit, end):
     text = unit * (65_536 // len(unit.encode())) + end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,10 @@ from recalld.filters import (
 )
 from recalld.item import MemoryAttributes, MemoryItem, Visibility
 from recalld.scope import Scope
+from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS, encode_filter
 from recalld_server.adapters.lancedb import LanceConfig, LanceStore, open_store
-from recalld_server.adapters.lancedb.filters import MAX_CONDITIONS, compile_filter
+from recalld_server.adapters.lancedb.filters import compile_filter
+from recalld_server.application.visibility import active_unless_named, every, readable_by, unexpired
 from recalld_server.ports import ModelIdentity, Row
 
 SCOPE = Scope("acme", "filters")
@@ -274,7 +276,7 @@ def test_large_filters_are_answered(stocked: Stocked) -> None:
     agree(stocked, In(a, (*range(500), *(f"t{n}" for n in range(500)))))
     agree(stocked, In(Field("user_id"), ("a", *(f"t{n}" for n in range(999)))))
     agree(stocked, AnyOf(tuple(Compare(a, Op.EQ, n) for n in range(3000))))
-    agree(stocked, AnyOf(tuple(Compare(a, Op.GT, n * 10**6) for n in range(300))))
+    agree(stocked, AnyOf(tuple(Compare(a, Op.GT, n * 10**6) for n in range(250))))
     agree(stocked, Contains(Field("content"), "x" * 60_000))
 
 
@@ -288,7 +290,61 @@ def test_deep_filters_are_answered(stocked: Stocked) -> None:
     agree(stocked, deep)
 
 
-@pytest.mark.parametrize("where", [nested(100), nested(5000), AnyOf(tuple(n_is(n) for n in range(MAX_CONDITIONS + 1)))])
+def shaped(levels: Sequence[tuple[int, int]]) -> Filter:
+    """A filter within the wire's limits, from its leaves up: at each level so many copies of what is below, and so many
+    leaves beside them, as far as the limits allow."""
+    numbers = iter(range(10**6))
+    where, size = n_is(next(numbers)), 1
+    for at, (copies, leaves) in enumerate(levels[: MAX_FILTER_LEVELS - 1]):
+        copies = max(1, min(copies, (MAX_CONDITIONS - 1) // size))
+        leaves = max(0, min(leaves, MAX_CONDITIONS - 1 - copies * size))
+        if copies * size + leaves + 1 > MAX_CONDITIONS:
+            break
+        members = [renumbered(where, numbers) for _ in range(copies)] + [n_is(next(numbers)) for _ in range(leaves)]
+        where, size = (AnyOf if at % 2 else All)(tuple(members)), copies * size + leaves + 1
+    return where
+
+
+def renumbered(where: Filter, numbers: Iterator[int]) -> Filter:
+    """The same shape of other conditions: equal ones would be joined."""
+    match where:
+        case All(filters) | AnyOf(filters):
+            return type(where)(tuple(renumbered(each, numbers) for each in filters))
+        case _:
+            return n_is(next(numbers))
+
+
+def with_the_servers_own(where: Filter) -> Filter:
+    own = every(readable_by("ada"), active_unless_named(where), unexpired(NOW))
+    return All((where, own))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        shaped([(1, MAX_CONDITIONS)]),
+        shaped([(1, MAX_CONDITIONS // MAX_FILTER_LEVELS - 1)] * MAX_FILTER_LEVELS),
+        shaped([(26, 0), (2, 0), *[(1, 1)] * 4, *[(1, 24)] * 7, *[(1, 1)] * 9]),
+        shaped([(2, 0)] * 7),
+    ],
+    ids=["wide", "deep", "deepest to the parser", "tree"],
+)
+def test_what_the_wire_takes_is_answered(stocked: Stocked, where: Filter) -> None:
+    encode_filter(where)
+    where = with_the_servers_own(where)
+    wanted = {id for id, item in stocked.all.items() if matches(where, item)}
+    assert set(stocked.matching(where)) == wanted
+
+
+@given(levels=st.lists(st.tuples(st.sampled_from([1, 1, 1, 2, 25, 26]), st.sampled_from([0, 1, 24, 60])), max_size=15))
+@settings(deadline=None)
+def test_no_shape_that_the_wire_takes_is_refused(levels: list[tuple[int, int]]) -> None:
+    where = shaped(levels)
+    encode_filter(where)
+    assert compile_filter(with_the_servers_own(where), "memory")
+
+
+@pytest.mark.parametrize("where", [nested(100), nested(5000), AnyOf(tuple(n_is(n) for n in range(2 * MAX_CONDITIONS)))])
 def test_what_is_too_much_for_the_engine_is_refused_before_it(stocked: Stocked, where: Filter) -> None:
     with pytest.raises(InvalidFilter):
         stocked.matching(where)

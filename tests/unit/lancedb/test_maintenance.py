@@ -14,6 +14,7 @@ import pytest
 from recalld.filters import Compare, Exists, Field, Op
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb import LanceStore, MaintenancePolicy
+from recalld_server.adapters.lancedb.engine import lancedb
 from recalld_server.adapters.lancedb.layout import table_name
 from recalld_server.adapters.lancedb.maintenance import Maintenance
 from recalld_server.ports import Receipt, Row
@@ -185,3 +186,44 @@ async def test_vectors_are_indexed_past_the_threshold(
     assert {"new", "i0"} == {hit.id for hit in await store.semantic(scope, rows[0].vector, None, limit=2)}
     narrow = Compare(Field("user_id"), Op.EQ, "u")
     assert len(await store.semantic(scope, rows[0].vector, narrow, limit=12)) == 12
+
+
+@pytest.mark.parametrize(
+    ("failure", "rebuilt"),
+    [
+        ("Commit conflict for version 7", False),
+        ("IO error: No space left on device", False),
+        ("file is corrupt", True),
+        ("position is not covered by the posting list", True),
+    ],
+)
+async def test_only_what_may_be_damage_makes_the_full_text_index_anew(
+    opened: Opened,
+    scope: Scope,
+    row: MakeRow,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+    rebuilt: bool,
+) -> None:
+    indexed: list[str] = []
+    real = lancedb.AsyncTable.create_index
+
+    async def create_index(self: Any, column: str, **given: Any) -> None:
+        indexed.append(column)
+        await real(self, column, **given)
+
+    tried = asyncio.Event()
+
+    async def optimize(self: Any, **given: Any) -> None:
+        tried.set()
+        raise RuntimeError(failure)
+
+    store = await opened(maintenance=often(commits=2))
+    await store.put(scope, [row("a", "some words")], None, now=now)
+    monkeypatch.setattr(lancedb.AsyncTable, "create_index", create_index)
+    monkeypatch.setattr(lancedb.AsyncTable, "optimize", optimize)
+    await store.put(scope, [row("b", "more words")], None, now=now)
+    await asyncio.wait_for(tried.wait(), 20)
+    await store.close()
+    assert indexed == (["words"] if rebuilt else [])

@@ -6,10 +6,12 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recalld import Ctx, DirectoryFiles, FileMemory
+from recalld.errors import InvalidField, PathRefused
 from recalld.sources import directory
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="DirectoryFiles needs openat")
@@ -204,6 +206,67 @@ async def test_the_disk_is_not_touched_on_the_event_loop(files: DirectoryFiles, 
     await files.delete("/a/b.txt")
     assert threads
     assert threading.get_ident() not in threads
+
+
+class TestSize:
+    async def test_a_file_of_the_limit_is_read_and_a_larger_one_is_not(self, root: Path, ctx: Ctx, observed: Any):
+        files = DirectoryFiles(root, max_bytes=20)
+        (root / "full.txt").write_text("coffee".ljust(20))
+        (root / "over.txt").write_text("coffee".ljust(21))
+        assert await files.view("/full.txt") == "coffee".ljust(20)
+        with pytest.raises(PathRefused, match="20 bytes"):
+            await files.view("/over.txt")
+        found = await FileMemory(files).query("coffee", k=9, ctx=ctx)
+        assert [item.metadata["path"] for item in found] == ["/full.txt", "/plain.txt"]
+        ((event, fields),) = observed
+        assert (event, fields["source"], fields["path"]) == ("memory.file_skipped", "files", "/over.txt")
+        assert "20 bytes" in str(fields["error"])
+
+    async def test_it_is_the_text_that_counts(self, root: Path):
+        (root / "binary").write_bytes(b"\xff" * 7)
+        with pytest.raises(PathRefused):
+            await DirectoryFiles(root, max_bytes=20).view("/binary")
+
+    async def test_what_could_not_be_read_again_is_not_written(self, root: Path):
+        files = DirectoryFiles(root, max_bytes=20)
+        await files.create("/new.txt", "x" * 20)
+        with pytest.raises(PathRefused):
+            await files.create("/new.txt", "é" * 11)
+        assert await files.view("/new.txt") == "x" * 20
+
+    async def test_by_default_it_is_a_mebibyte(self, files: DirectoryFiles, root: Path):
+        (root / "large.txt").write_bytes(b"x" * 2**20)
+        assert len(await files.view("/large.txt")) == 2**20
+        (root / "large.txt").write_bytes(b"x" * (2**20 + 1))
+        with pytest.raises(PathRefused):
+            await files.view("/large.txt")
+
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_it_is_positive(self, root: Path, size: int):
+        with pytest.raises(InvalidField, match="max_bytes"):
+            DirectoryFiles(root, max_bytes=size)
+
+
+async def test_descriptors_that_run_out_close_nobody_elses(
+    files: DirectoryFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (root / "folder").mkdir()
+    closed: list[int] = []
+    close = os.close
+
+    def recording(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    def exhausted(descriptor: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "dup", exhausted)
+    monkeypatch.setattr(os, "close", recording)
+    with pytest.raises(OSError, match="Too many open files"):
+        await files.view("/folder/a.txt")
+    monkeypatch.undo()
+    assert len(closed) == len(set(closed)) == 2
 
 
 async def test_no_descriptor_is_left_open(files: DirectoryFiles, root: Path, secret: Path):

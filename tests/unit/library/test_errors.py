@@ -41,6 +41,14 @@ def test_built_in_bases_are_as_drawn():
             assert issubclass(getattr(errors, name), getattr(__import__("builtins"), base)), line
 
 
+def test_what_says_when_to_try_again_is_one_kind():
+    timed = {cls for cls in CLASSES if hasattr(example(cls), "retry_after")}
+    assert timed == {cls for cls in CLASSES if issubclass(cls, errors.Retryable)}
+    assert timed == {errors.Retryable, errors.Overloaded, errors.SourceUnavailable}
+    assert {cls for cls in CLASSES if cls.retryable} == timed | {errors.DeadlineExceeded, AllSourcesFailed}
+    assert errors.Overloaded("busy", retry_after=2.5).retry_after == 2.5
+
+
 def test_a_write_split_says_where_each_source_ended():
     error = CompositeWriteError(accepted=["a"], failed={"b": ValueError("broken"), "c": OSError("full")})
     assert isinstance(error, RuntimeError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,23 @@ class TestQuery:
         assert paths(await FileMemory(files).query("coffee", k=9, ctx=ctx)) == ["/open.txt"]
         ((event, fields),) = observed
         assert (event, fields["source"], fields["path"]) == ("memory.file_skipped", "files", "/locked.txt")
+
+    async def test_long_texts_are_searched_off_the_event_loop(self, ctx: Ctx):
+        threads: set[int] = set()
+
+        class Text(str):
+            def casefold(self) -> str:
+                threads.add(threading.get_ident())
+                return super().casefold()
+
+        class Long(InMemoryFiles):
+            async def view(self, path: str) -> str:
+                return "/long.txt" if path == "/" else Text("coffee " * 9000)
+
+        (item,) = await FileMemory(Long()).query("coffee", k=1, ctx=ctx)
+        assert item.score == 9000
+        assert threads
+        assert threading.get_ident() not in threads
 
 
 class TestWrite:

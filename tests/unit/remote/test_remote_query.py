@@ -308,6 +308,39 @@ async def test_a_given_channel_that_is_closed_is_no_grpc_error(peer: Any) -> Non
         await RemoteMemory("a label", channel=channel).query("words", k=5, ctx=CTX)
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "",
+        "localhost",
+        "http://host:1",
+        "https://host:1/path",
+        "host:",
+        ":1",
+        "host:port",
+        "host:0",
+        "host:65536",
+        "::1",
+    ],
+)
+def test_a_target_without_host_or_port_says_so_at_once(target: str) -> None:
+    with pytest.raises(InvalidField, match="HOST:PORT") as caught:
+        RemoteMemory(target)
+    assert list(caught.value.violations) == ["target"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("host:1", "a.b-c_d:65535", "127.0.0.1:1", "[::1]:1", "[fe80::1%eth0]:1"),
+        *("dns:///x:1", "dns://8.8.8.8/x", "dns:x", "xds:///x", "unix:/path", "unix:///path", "unix-abstract:x"),
+        *("ipv4:1.2.3.4:5,1.2.3.5:5", "ipv6:[::1]:5"),
+    ],
+)
+def test_every_other_target_is_grpcs_to_read(target: str) -> None:
+    assert RemoteMemory(target).name == target
+
+
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
 def test_a_timeout_that_cannot_be_is_a_value_error(timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout"):

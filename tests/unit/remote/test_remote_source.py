@@ -22,6 +22,7 @@ from recalld.scope import Scope
 from recalld.v1 import error_reason_pb2, memory_service_pb2
 from recalld.wire import encode_filter, encode_item, encode_write_error
 from recalld_server.adapters.remote.source import RemoteSource
+from recalld_server.application import tokens
 from recalld_server.ports import Batch, Degradation, Deleted, Fusion, FusionSpec, Mode, Page, QuerySpec, Records, Source
 
 SCOPE = Scope("acme", "support")
@@ -250,6 +251,44 @@ async def test_an_update_of_a_certain_revision_is_not_repeated_after_a_lost_call
         repeated = False
     await source.close()
     assert (repeated, len(peer.requests)) == (revision is None, calls)
+
+
+async def test_the_token_of_a_delete_covers_every_source_used(peer: Any) -> None:
+    made = [tokens.join({name: tokens.encode(SCOPE, revision)}) for name, revision in (("memory", 7), ("notes", 3))]
+    peer.unary = [Pb.DeleteResponse(deleted_count=1, commit_token=token) for token in made]
+    source = RemoteSource("far", peer.target, sources=["memory", "notes", "memory"])
+    deleted = await source.delete(SCOPE, ["a"], dry_run=False)
+    await source.close()
+    assert tokens.split(deleted.commit_token) == {
+        "memory": tokens.encode(SCOPE, 7),
+        "notes": tokens.encode(SCOPE, 3),
+    }
+    assert deleted.count == 2
+
+
+async def test_the_token_of_a_write_in_batches_covers_every_commit(peer: Any) -> None:
+    def committed(**revisions: int) -> Any:
+        token = tokens.join({name: tokens.encode(SCOPE, revision) for name, revision in revisions.items()})
+
+        async def answer(request: Any) -> Any:
+            ids = [item.id for item in request.items]
+            return peer.outcome(request, accepted=list(revisions), ids=ids, commit_token=token)
+
+        return answer
+
+    async def turned_away(request: Any) -> Any:
+        return peer.refusal(request, SourceUnavailable("busy"))
+
+    # The second batch is turned away at first, so it is committed after the third.
+    peer.acknowledge = [committed(memory=5, notes=1), turned_away, committed(memory=6, notes=3), committed(memory=7)]
+    source = RemoteSource("far", peer.target, timeout=5.0)
+    written = await source.write(SCOPE, Batch([MemoryItem("fact", "me", id=f"i{n}") for n in range(12)], "key"))
+    await source.close()
+    assert tokens.split(written.commit_token) == {
+        "memory": tokens.encode(SCOPE, 7),
+        "notes": tokens.encode(SCOPE, 3),
+    }
+    assert len(peer.batches) == 4
 
 
 async def test_a_delete_reaches_every_source_used(peer: Any) -> None:

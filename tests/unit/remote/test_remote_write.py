@@ -23,6 +23,7 @@ from recalld.errors import (
     SourceUnavailable,
     StorageCorrupt,
     StreamProtocol,
+    WrongType,
 )
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus
 from recalld.scope import Ctx, Scope
@@ -141,6 +142,15 @@ async def test_ids_and_what_a_caller_may_set_are_kept_and_output_only_fields_are
 async def test_an_empty_write_sends_nothing(peer: Any) -> None:
     async with RemoteMemory(peer.target) as remote:
         await remote.write([], ctx=CTX)
+    assert (peer.infos, peer.streams) == (0, 0)
+
+
+@pytest.mark.parametrize("items", ["hello", b"hello", MemoryItem("hello", "me")])
+async def test_what_is_no_list_of_items_is_one_error(peer: Any, items: Any) -> None:
+    async with RemoteMemory(peer.target) as remote:
+        with pytest.raises(WrongType, match=f"not {type(items).__name__}$") as caught:
+            await remote.write(items, ctx=CTX)
+    assert not caught.value.violations
     assert (peer.infos, peer.streams) == (0, 0)
 
 
@@ -265,7 +275,15 @@ async def test_a_refused_batch_raises_its_error_and_says_what_is_stored(peer: An
     ]
 
 
-@pytest.mark.parametrize("error", [IdempotencyKeyReused("used"), StorageCorrupt("unreadable"), InternalFailure("bug")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        IdempotencyKeyReused("used"),
+        StorageCorrupt("unreadable"),
+        InternalFailure("bug"),
+        DeadlineExceeded("the model took too long"),
+    ],
+)
 async def test_an_error_of_a_batch_is_raised_as_what_it_is(peer: Any, error: RecalldError) -> None:
     peer.acknowledge = [_failing(peer, error)]
     async with RemoteMemory(peer.target) as remote:

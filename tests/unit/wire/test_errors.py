@@ -28,7 +28,7 @@ def _example(cls: type[RecalldError]) -> RecalldError:
         return errors.MemoryWriteRefused(source="notes", n=3)
     if issubclass(cls, (errors.InvalidRequest, errors.ScopeRequired)):
         return cls("wrong ünïcode", violations={"items[3].content": "is empty", "k": "is 0"}, details={"source": "x"})
-    if issubclass(cls, (errors.Overloaded, errors.SourceUnavailable)):
+    if issubclass(cls, errors.Retryable):
         return cls("later", details={"source": "notes"}, retry_after=2.25)
     return cls("went wrong", details={"id": "a/b\n"})
 

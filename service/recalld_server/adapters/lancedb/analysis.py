@@ -43,6 +43,7 @@ _IDENTIFYING = re.compile(r"[\d_]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SUFFIXED = re.compile(r"\b([a-z])(\+\+|#)")
 _WORD = re.compile(r"\S+")
+_MOST_MARKS = 30
 _EDGES = "\"'`.,;:!?()[]{}<>«»“”‘’…"  # noqa: RUF001 - the typographic marks are meant
 
 
@@ -71,7 +72,7 @@ def identifiers(query: str) -> list[str]:
 
 def _analysed(text: str) -> str:
     humps = [_HUMP.sub(" ", found) for found in _CAMEL.findall(text)]
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFKC", text if text.isascii() else _stream_safe(text)).casefold()
     if not folded.isascii():
         folded = _fold_scripts(folded)
     extra = [
@@ -86,6 +87,18 @@ def _analysed(text: str) -> str:
 
 
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}
+
+
+def _stream_safe(text: str) -> str:
+    """The text with no more than 30 combining marks in a row (Unicode Standard Annex 15, stream-safe format): to put
+    a long run in order takes quadratic time."""
+    kept: list[str] = []
+    marks = 0
+    for sign in text:
+        marks = marks + 1 if unicodedata.combining(sign) else 0
+        if marks <= _MOST_MARKS:
+            kept.append(sign)
+    return "".join(kept)
 
 
 def _fold_scripts(text: str) -> str:

@@ -13,28 +13,12 @@ from typing import Any
 
 from recalld.errors import IdempotencyKeyReused, InvalidField, ItemNotFound, RevisionMismatch
 from recalld.filters import Filter, matches
-from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.item import WRITABLE_ATTRIBUTES, MemoryAttributes, MemoryItem, MemoryStatus, Visibility
 from recalld.wire import metadata_bytes
 from recalld_server.adapters.lancedb import values
 from recalld_server.adapters.lancedb.records import Body, Record, WriteReceipt, item_key, receipt_key
 from recalld_server.limits import Limits
 from recalld_server.ports import Commit, Patch, Receipt
-
-#: The attributes that a writer sets; the others are the store's.
-SETTABLE = (
-    "memory_type",
-    "namespace",
-    "user_id",
-    "session_id",
-    "agent_id",
-    "run_id",
-    "visibility",
-    "importance",
-    "confidence",
-    "event_time",
-    "expire_time",
-    "supersedes_id",
-)
 
 
 @dataclass(slots=True)
@@ -155,7 +139,7 @@ def expired(attributes: MemoryAttributes, now: datetime) -> bool:
 def settable(given: MemoryAttributes | None) -> MemoryAttributes:
     """What a writer sets of the attributes; the rest unset. Nobody saying otherwise, a memory is private."""
     given = given or MemoryAttributes()
-    taken = {name: getattr(given, name) for name in SETTABLE}
+    taken = {name: getattr(given, name) for name in WRITABLE_ATTRIBUTES}
     taken["visibility"] = given.visibility or Visibility.PRIVATE
     return MemoryAttributes(**taken)
 
@@ -213,7 +197,7 @@ class Update:
                     if key in given.metadata:
                         metadata[key] = given.metadata[key]
                         merged = True
-                case ("attributes", name) if name in SETTABLE:
+                case ("attributes", name) if name in WRITABLE_ATTRIBUTES:
                     attributes = replace(attributes, **{name: getattr(settable(given.attributes), name)})
                 case _:
                     raise InvalidField(
@@ -281,8 +265,8 @@ class DeleteMatching:
 
 
 @dataclass(frozen=True, slots=True)
-class EnsureIndex:
-    """Changes nothing: opening a table for writing completes it."""
+class Settle:
+    """Changes nothing: the writer completes what a crash left undone, an index or the way to the disk."""
 
     state_keys: Sequence[str] = ()
     row_keys: Sequence[str] = ()
@@ -291,7 +275,7 @@ class EnsureIndex:
         return None
 
 
-Change = Put | Update | Delete | DeleteMatching | EnsureIndex
+Change = Put | Update | Delete | DeleteMatching | Settle
 
 
 def tombstone(before: Record, revision: int, now: datetime) -> Record:

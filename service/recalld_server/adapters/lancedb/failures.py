@@ -28,6 +28,7 @@ class IndexMissing(RecalldError):
 _CONFLICT = (
     "commit conflict",
     "concurrent writers",
+    "incompatible with concurrent",
     "toomuchwritecontention",
     "preempted by concurrent",
     "already exists",

@@ -4,8 +4,9 @@
 never null, and negation is pushed down to the leaves: there it is plain, and nested NOTs take LanceDB's planner
 exponential time. Leaves of one field in one disjunction become one membership test.
 
-LanceDB's parser gives up at 50 levels of its own, and plans about three conditions a millisecond; what is above the
-limits here is refused before it gets there.
+LanceDB's parser gives up at 50 levels of its own, and it plans a condition on metadata for milliseconds. A filter
+within the limits that `recalld.wire` states stays below both, together with the server's own conditions; what is above
+is refused before it gets there.
 """
 
 from __future__ import annotations
@@ -34,13 +35,12 @@ from recalld.filters import (
     matches,
 )
 from recalld.item import MemoryItem
+from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS
 from recalld_server.adapters.lancedb import sql
 from recalld_server.adapters.lancedb.values import exists_token, member_token, path_digest, value_token
 
-#: The most conditions of a filter, after those of one field in one disjunction are joined.
-MAX_CONDITIONS = 1000
-#: The most levels of conjunctions inside disjunctions and the other way round, each with several members.
-MAX_DEPTH = 16
+#: How many conditions the server may add to a caller's: who may read, what has expired, what is not active.
+_OWN_CONDITIONS = 16
 _PARSER_LEVELS = 40
 _LEAF_LEVELS = 6
 _CHUNK = 24
@@ -63,7 +63,8 @@ _Node = bool | str | _Group
 def compile_filter(where: Filter | None, source: str) -> str:
     """The SQL condition of live memories that match; `source` is the store's name, the `origin` of each.
 
-    Raises InvalidFilter above MAX_CONDITIONS and MAX_DEPTH.
+    Conditions of one field in one disjunction are joined before they are counted, and a negation costs nothing, so
+    some filters above the limits of `recalld.wire` pass too. Raises InvalidFilter for those that do not.
     """
     if where is None:
         return LIVE
@@ -75,7 +76,7 @@ def compile_filter(where: Filter | None, source: str) -> str:
 
 
 def _too_deep() -> InvalidFilter:
-    return InvalidFilter(f"the filter is nested too deep: at most {MAX_DEPTH} alternations of all and any are taken")
+    return InvalidFilter(f"the filter is nested too deep: {MAX_FILTER_LEVELS} levels are taken")
 
 
 def _group(word: str, members: Sequence[_Node]) -> _Node:
@@ -98,8 +99,8 @@ def _render(node: _Node) -> str:
         return "true" if node else "false"
     if isinstance(node, str):
         return node
-    if _conditions(node) > MAX_CONDITIONS:
-        raise InvalidFilter(f"the filter has {_conditions(node)} conditions; at most {MAX_CONDITIONS} are taken")
+    if _conditions(node) > MAX_CONDITIONS + _OWN_CONDITIONS:
+        raise InvalidFilter(f"the filter has {_conditions(node)} conditions; {MAX_CONDITIONS} are taken")
     text, levels = _text(node)
     if levels > _PARSER_LEVELS:
         raise _too_deep()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from recalld.errors import RecalldError
+from recalld.errors import InternalFailure, StorageCorrupt
 from recalld_server.adapters.lancedb import sql
 from recalld_server.adapters.lancedb.config import LanceConfig
 from recalld_server.adapters.lancedb.engine import lancedb
+from recalld_server.adapters.lancedb.failures import IndexMissing
 from recalld_server.adapters.lancedb.tables import FULL_TEXT, OpenTable
 
 log = logging.getLogger("recalld.lancedb")
@@ -35,6 +37,8 @@ class Maintenance:
         self._requested = False
         self._now: datetime | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_again = False
+        self._closed = False
 
     @property
     def due(self) -> bool:
@@ -46,12 +50,19 @@ class Maintenance:
         """Whether writes have to wait for it."""
         return self._commits >= max(self._policy.forced, self._bound)
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether there is something to do, now or later."""
+        return self.due or self._sweep is not None
+
     def found(self, fragments: int) -> None:
         """Counts what a process before us left: every commit leaves a fragment or more."""
         self._commits += fragments
 
     def committed(self, *, erased: bool, now: datetime | None) -> None:
         """Counts a commit. `now` is the time that its callers gave, by which receipts age."""
+        if self._closed:
+            return
         self._now = now or self._now
         self._commits += 1
         self._requested |= erased
@@ -64,17 +75,26 @@ class Maintenance:
         self._bound = min(2 * self._bound, _MOST_COMMITS)
 
     def _schedule_sweep(self) -> None:
-        if self._sweep is None:
+        if self._sweep is not None:
+            # What this commit replaced is too young for the sweep that is due first.
+            self._sweep_again = True
+        else:
             # A little late rather than early: a version is swept when it is older than the horizon.
             delay = self._policy.horizon.total_seconds() * 1.05 + 1
-            self._sweep = asyncio.get_running_loop().call_later(delay, self._time_to_sweep)
+            self._sweep = asyncio.get_running_loop().call_later(
+                delay, self._time_to_sweep, context=contextvars.Context()
+            )
 
     def _time_to_sweep(self) -> None:
         self._sweep = None
+        if self._sweep_again:
+            self._sweep_again = False
+            self._schedule_sweep()
         self._requested = True
         self._wake()
 
     def close(self) -> None:
+        self._closed = True
         self._requested = False
         self._commits = 0
         if self._sweep is not None:
@@ -96,8 +116,9 @@ class Maintenance:
         try:
             with table.translated("compact"):
                 await table.lance.optimize(cleanup_older_than=self._policy.horizon)
-        except RecalldError as error:
-            # Merging into a damaged full-text index is what fails for good; made anew, it is whole.
+        except (InternalFailure, StorageCorrupt, IndexMissing) as error:
+            # Merging into a damaged full-text index is what fails for good; made anew, it is whole. A storage that
+            # does not answer, or another writer, would get in the way of that as well.
             log.warning("compaction of table %s failed; its full-text index is made anew: %s", table.name, error)
             await table.lance.create_index("words", config=FULL_TEXT, replace=True)
 

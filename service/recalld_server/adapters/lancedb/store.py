@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 from recalld.errors import InvalidField, SourceUnavailable
-from recalld.filters import All, Filter
+from recalld.filters import All, Filter, matches
 from recalld.item import MemoryItem
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb import search
@@ -17,16 +18,16 @@ from recalld_server.adapters.lancedb.changes import (
     Change,
     Delete,
     DeleteMatching,
-    EnsureIndex,
     NewRow,
     Put,
+    Settle,
     Update,
     recall,
     settable,
 )
 from recalld_server.adapters.lancedb.config import LanceConfig
 from recalld_server.adapters.lancedb.failures import IndexMissing
-from recalld_server.adapters.lancedb.filters import compile_filter
+from recalld_server.adapters.lancedb.filters import LIVE, compile_filter
 from recalld_server.adapters.lancedb.layout import Layout, open_layout, table_name
 from recalld_server.adapters.lancedb.locks import TableLocks
 from recalld_server.adapters.lancedb.records import Body, item_key, receipt_key, to_items, to_records
@@ -57,7 +58,7 @@ class LanceStore:
         self._layout = layout
         self._tables = tables
         self._locks = TableLocks()
-        self._writers: dict[str, TableWriter] = {}
+        self._writers: OrderedDict[str, TableWriter] = OrderedDict()
         self._closed = False
 
     # Reads.
@@ -71,7 +72,7 @@ class LanceStore:
             return await search.lexical(table, text, condition, limit)
         except IndexMissing:
             # A crash between the first rows and the index; the writer completes it before anything else.
-            await self._writer(scope).submit(EnsureIndex())
+            await self._writer(scope).submit(Settle())
             return await search.lexical(table, text, condition, limit)
 
     async def semantic(self, scope: Scope, vector: Vector, where: Filter | None, *, limit: int) -> Sequence[Scored]:
@@ -80,12 +81,12 @@ class LanceStore:
         return await search.semantic(table, vector, condition, limit) if table else []
 
     async def read(self, scope: Scope, ids: Sequence[str], where: Filter | None) -> Sequence[MemoryItem]:
-        condition = self._condition(where)
         table = await self._find(scope)
         if table is None or not ids:
             return []
-        rows = await table.rows(list(dict.fromkeys(map(item_key, ids))), ITEM_COLUMNS, condition)
-        return await self._items(rows)
+        rows = await table.rows(list(dict.fromkeys(map(item_key, ids))), ITEM_COLUMNS, LIVE)
+        # In SQL the filter would be worked out over the whole table and cost more than the rows.
+        return await self._items(rows, where)
 
     async def newest(self, scope: Scope, where: Filter | None, *, limit: int, before: int | None) -> Listed:
         condition = self._condition(where)
@@ -110,17 +111,18 @@ class LanceStore:
         if table is None:
             return None
         found = to_records(await table.rows([receipt_key(receipt.key)], STATE_COLUMNS))
-        return recall(found[0].receipt, receipt) if found else None
+        replay = recall(found[0].receipt, receipt) if found else None
+        if replay is not None:
+            await self._make_durable(scope, table)
+        return replay
 
     # Changes.
 
     async def put(self, scope: Scope, rows: Sequence[Row], receipt: Receipt | None, *, now: datetime) -> Commit:
-        writer = self._writer(scope)
-
         async def prepared() -> Change:
             return Put(await asyncio.to_thread(self._prepared, rows), receipt, now)
 
-        return cast("Commit", await writer.submit(asyncio.create_task(prepared()), rows=len(rows)))
+        return cast("Commit", await self._writer(scope).submit(prepared, rows=len(rows)))
 
     async def update(self, scope: Scope, patch: Patch, where: Filter, *, now: datetime) -> tuple[MemoryItem, int]:
         answer = await self._writer(scope).submit(Update(patch, where, now))
@@ -181,10 +183,30 @@ class LanceStore:
         writer = self._writers.get(name)
         if writer is None:
             writer = TableWriter(scope, self._config, self._layout, self._tables, self._locks)
+            self._forget_writers()
             self._writers[name] = writer
+        self._writers.move_to_end(name)
         return writer
 
-    async def _items(self, rows: object) -> Sequence[MemoryItem]:
-        if getattr(rows, "num_rows", 0) > _LARGE:
-            return await asyncio.to_thread(to_items, rows, self._config.name)
-        return to_items(rows, self._config.name)
+    def _forget_writers(self) -> None:
+        """Drops writers with nothing to do, the longest unused first, while there are more than open tables."""
+        for name, writer in list(self._writers.items()):
+            if len(self._writers) < self._config.open_tables:
+                return
+            if writer.idle:
+                del self._writers[name]
+
+    async def _make_durable(self, scope: Scope, table: OpenTable) -> None:
+        """Waits until what was read of the table would survive a power cut; the process that wrote it may have died
+        between its commit and its sync."""
+        if not self._writer(scope).is_durable(await table.version()):
+            await self._writer(scope).submit(Settle())
+
+    async def _items(self, rows: Any, where: Filter | None = None) -> Sequence[MemoryItem]:
+        if rows.num_rows > _LARGE:
+            return await asyncio.to_thread(self._matching, rows, where)
+        return self._matching(rows, where)
+
+    def _matching(self, rows: Any, where: Filter | None) -> Sequence[MemoryItem]:
+        items = to_items(rows, self._config.name)
+        return items if where is None else [item for item in items if matches(where, item)]

@@ -60,6 +60,11 @@ class OpenTable:
                 self._counters = Counters(version, _highest(found["revision"]), _highest(found["sequence"]))
         return self._counters
 
+    async def version(self) -> int:
+        """The version that a read would see now."""
+        with self.translated("look at the table"):
+            return await self.lance.version()
+
     def committed(self, version: int, revision: int, sequence: int) -> None:
         """Remembers what a commit of ours left, while we hold the lock."""
         self._counters = Counters(version, revision, sequence)

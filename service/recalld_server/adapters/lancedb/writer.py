@@ -8,15 +8,16 @@ durable, and only then answers. Maintenance runs in the same task, so nothing ev
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from recalld.errors import InternalFailure, Overloaded, RecalldError, SourceUnavailable
 from recalld.scope import Scope
-from recalld_server.adapters.lancedb.changes import Change, Delete, DeleteMatching, Draft, EnsureIndex
+from recalld_server.adapters.lancedb.changes import Change, Delete, DeleteMatching, Draft, Put, Settle, Update
 from recalld_server.adapters.lancedb.config import LanceConfig
 from recalld_server.adapters.lancedb.durability import SyncedFiles
 from recalld_server.adapters.lancedb.failures import CommitConflict
@@ -59,28 +60,54 @@ class TableWriter:
         self._maintenance = Maintenance(config, self._wake_for_maintenance)
         self._waiting: deque[_Waiting] = deque()
         self._slots = asyncio.Semaphore(config.waiting)
+        self._entering = 0
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._looked = False
+        self._durable: int | None = None
 
-    async def submit(self, change: Change | asyncio.Task[Change], *, rows: int = 1) -> Any:
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs and nothing is scheduled, so that the writer can be forgotten."""
+        running = self._task is not None and not self._task.done()
+        return not (running or self._waiting or self._entering or self._maintenance.scheduled)
+
+    def is_durable(self, version: int) -> bool:
+        """Whether that version of the table is known to survive a power cut."""
+        return self._files is None or version == self._durable
+
+    async def submit(self, change: Change | Callable[[], Coroutine[Any, Any, Change]], *, rows: int = 1) -> Any:
         """What the change of so many rows answers, once it is durable. Waits while too many changes wait.
 
-        A caller that goes away leaves the change in the queue: it may be in a commit with others already.
+        A change that is yet to be prepared is given as a coroutine function. Changes take effect in the order of the
+        calls. A caller that goes away leaves the change in the queue: it may be in a commit with others already.
         """
-        async with self._slots:
-            if self._closing:
-                raise SourceUnavailable("the store is closing", details={"source": self._config.name})
-            waiting = _Waiting(change, rows, asyncio.get_running_loop().create_future())
-            self._waiting.append(waiting)
-            self._arrived.set()
-            self._start()
-            return await waiting.answer
+        await self._slot()
+        prepared = change if isinstance(change, Change) else asyncio.create_task(change())
+        waiting = _Waiting(prepared, rows, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._arrived.set()
+        self._start()
+        return await waiting.answer
+
+    async def _slot(self) -> None:
+        """Takes a place in the queue. It goes with the change and not with the caller, who may go away first."""
+        self._entering += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._entering -= 1
+        if self._closing:
+            self._slots.release()
+            raise SourceUnavailable("the store is closing", details={"source": self._config.name})
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name=f"recalld-writer-{table_name(self._scope)[:8]}")
+            # A context of its own: what it logs is about no single request.
+            self._task = asyncio.create_task(
+                self._run(), name=f"recalld-writer-{table_name(self._scope)[:8]}", context=contextvars.Context()
+            )
 
     def _wake_for_maintenance(self) -> None:
         if not self._closing:
@@ -98,7 +125,7 @@ class TableWriter:
                 return
 
     async def _quiet(self) -> bool:
-        """Whether nothing arrives for a moment; True at once when the store closes."""
+        """Whether nothing arrives for a moment; that the store closes counts as an arrival."""
         self._arrived.clear()
         if self._waiting:
             return False
@@ -116,6 +143,7 @@ class TableWriter:
             if alone and group:
                 break
             group.append(self._waiting.popleft())
+            self._slots.release()
             rows += group[-1].rows
             if alone:
                 break
@@ -163,11 +191,15 @@ class TableWriter:
             ) from error
 
     async def _attempts(self, changes: Sequence[Change]) -> list[Any]:
+        if isinstance(changes[0], DeleteMatching):
+            return [await self._erase(changes[0])]
+        return await self._until_first(changes)
+
+    async def _until_first(self, changes: Sequence[Change]) -> list[Any]:
+        """Tries again while another writer commits first."""
         pause = _FIRST_PAUSE
         for _ in range(_ATTEMPTS):
             try:
-                if isinstance(changes[0], DeleteMatching):
-                    return [await self._erase(changes[0])]
                 return await self._attempt(changes)
             except CommitConflict:
                 await asyncio.sleep(pause)
@@ -178,7 +210,7 @@ class TableWriter:
         """Blanks what matches, so many rows a commit: a tombstone takes as much memory as a vector."""
         total = 0
         while True:
-            ((count, revision),) = await self._attempt([change])
+            ((count, revision),) = await self._until_first([change])
             total += count
             if count < _ERASED_AT_ONCE:
                 return total, revision
@@ -186,18 +218,20 @@ class TableWriter:
     async def _attempt(self, changes: Sequence[Change]) -> list[Any]:
         table = await self._tables.find(self._scope)
         draft = await self._draft(table, changes)
-        answers: list[Any] = []
-        for change in changes:
-            try:
-                answers.append(change.apply(draft))
-            except RecalldError as error:
-                answers.append(error)
+        rows = len(draft.rows) + sum(len(change.rows) for change in changes if isinstance(change, Put))
+        # An update works on a whole text, which may be long.
+        if rows > _LARGE or any(isinstance(change, Update) for change in changes):
+            answers = await asyncio.to_thread(_applied, changes, draft)
+        else:
+            answers = _applied(changes, draft)
         if draft.changed:
-            await self._store(table, draft)
-        if draft.changed:
+            table = await self._store(table, draft)
             erased = any(isinstance(change, (Delete, DeleteMatching)) for change in changes)
-            times = [change.now for change in changes if not isinstance(change, EnsureIndex)]
+            times = [change.now for change in changes if not isinstance(change, Settle)]
             self._maintenance.committed(erased=erased, now=max(times, default=None))
+        if table is not None:
+            # Also where nothing changed: what is answered may be of a commit that was cut off before its sync.
+            await self._make_durable(table)
         return answers
 
     async def _draft(self, table: OpenTable | None, changes: Sequence[Change]) -> Draft:
@@ -228,29 +262,28 @@ class TableWriter:
                         .to_arrow()
                     )
         for rows in found:
-            records = await asyncio.to_thread(to_records, rows) if rows.num_rows > _LARGE else to_records(rows)
+            large = rows.num_rows > _LARGE or "content" in rows.column_names
+            records = await asyncio.to_thread(to_records, rows) if large else to_records(rows)
             draft.rows.update((record.key, record) for record in records)
         return draft
 
-    async def _store(self, table: OpenTable | None, draft: Draft) -> None:
+    async def _store(self, table: OpenTable | None, draft: Draft) -> OpenTable:
         records = list(draft.changed.values())
         batch = await self._batch(records)
         if table is None:
             # Counters are read back after the first commit: the index makes a version of its own.
-            await self._tables.create(self._scope, batch)
-        else:
-            try:
-                with table.translated("commit"):
-                    # A row without a vector is a tombstone or receipt, which LanceDB takes only as a "bad" vector.
-                    # Without `use_index(False)` an index on the key would bring back the duplicates that the primary
-                    # key rules out.
-                    merge = table.lance.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
-                    result = await merge.use_index(False).execute(batch, on_bad_vectors="null")
-            except RecalldError:
-                table.forget()
-                raise
-            table.committed(result.version, draft.revision, draft.sequence)
-        await self._sync()
+            return await self._tables.create(self._scope, batch)
+        try:
+            with table.translated("commit"):
+                # A row without a vector is a tombstone or receipt, which LanceDB takes only as a "bad" vector. Without
+                # `use_index(False)` an index on the key would bring back the duplicates that the primary key rules out.
+                merge = table.lance.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
+                result = await merge.use_index(False).execute(batch, on_bad_vectors="null")
+        except RecalldError:
+            table.forget()
+            raise
+        table.committed(result.version, draft.revision, draft.sequence)
+        return table
 
     async def _batch(self, records: Sequence[Record]) -> Any:
         schema = self._tables.schema(self._scope)
@@ -258,16 +291,21 @@ class TableWriter:
             return await asyncio.to_thread(to_batch, records, schema)
         return to_batch(records, schema)
 
-    async def _sync(self) -> None:
-        if self._files is not None:
+    async def _make_durable(self, table: OpenTable) -> None:
+        """Brings the table as it is to the disk, whoever committed it; the caller holds the lock."""
+        if self._files is None:
+            return
+        version = await table.version()
+        if version != self._durable:
             await asyncio.to_thread(self._files.sync)
+            self._durable = version
 
     async def _maintain(self) -> None:
         async def work() -> None:
             table = await self._tables.find(self._scope)
             if table is not None:
                 await self._maintenance.run(table)
-                await self._sync()
+                await self._make_durable(table)
 
         try:
             await self._with_lock(work)
@@ -283,6 +321,17 @@ class TableWriter:
         self._arrived.set()
         if self._task is not None:
             await self._task
+
+
+def _applied(changes: Sequence[Change], draft: Draft) -> list[Any]:
+    """What each change answers, an error in the place of one that is refused."""
+    answers: list[Any] = []
+    for change in changes:
+        try:
+            answers.append(change.apply(draft))
+        except RecalldError as error:
+            answers.append(error)
+    return answers
 
 
 def _tell(answer: asyncio.Future[Any], what: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections import deque
@@ -100,7 +101,7 @@ class Lane:
         if call:
             self._calls.append(call)
             if self._worker is None or self._worker.done():
-                self._worker = asyncio.create_task(self._work(), name="embed")
+                self._worker = asyncio.create_task(self._work(), name="embed", context=contextvars.Context())
         return wanted
 
     def _leave(self, entry: _Waiting) -> None:

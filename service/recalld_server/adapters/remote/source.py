@@ -17,6 +17,7 @@ from recalld.sources.remote import stamped
 from recalld.v1 import item_pb2, memory_service_pb2
 from recalld.wire import Violations, decode_item, encode_filter, encode_scope, encode_write, encode_writes
 from recalld_server.adapters.remote.answers import hit_of, query_request, ranked
+from recalld_server.adapters.remote.states import merged
 from recalld_server.ports import Batch, Committed, Deleted, Hit, Page, QuerySpec, Ranked
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ class RemoteSource:
         if not written.accepted and self.accepts_writes:
             # Returning means "stored" unless `accepts_writes` is False.
             raise MemoryWriteRefused(source=self._name, n=len(items))
-        return Committed(written.ids, written.commit_token, written.replayed)
+        return Committed(written.ids, merged(written.commit_tokens), written.replayed)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[MemoryItem]:
         request = memory_service_pb2.BatchGetRequest(scope=encode_scope(scope), ids=ids, source=self._first)
@@ -158,12 +159,13 @@ class RemoteSource:
             request.ids.extend(selected)
         else:
             request.where.CopyFrom(encode_filter(selected))
-        count, token = 0, ""
-        for source in self._sources or ("",):
+        count, made = 0, list[str]()
+        for source in dict.fromkeys(self._sources or ("",)):
             request.source = source
             response = await self._unary(lambda at, left: at.memory.Delete(request, timeout=left, metadata=at.metadata))
-            count, token = count + response.deleted_count, response.commit_token
-        return Deleted(count, token)
+            count += response.deleted_count
+            made.append(response.commit_token)
+        return Deleted(count, merged(made))
 
     async def close(self) -> None:
         await self._connection.close()
