@@ -155,9 +155,9 @@ async def test_large_changes_and_long_texts_are_worked_out_beside_the_event_loop
     def watch(module: Any, name: str) -> None:
         real = getattr(module, name)
 
-        def watched(*args: Any) -> Any:
+        def watched(*args: Any, **given: Any) -> Any:
             ran.append((name, threading.get_ident()))
-            return real(*args)
+            return real(*args, **given)
 
         monkeypatch.setattr(module, name, watched)
 
