@@ -506,3 +506,25 @@ async def test_closing_finishes_what_waits(store: Store) -> None:
     await asyncio.sleep(0)
     await store.close()
     assert [commit.revision for commit in await asyncio.gather(*writes)] == [1, 2, 3, 4, 5]
+
+
+async def test_what_is_hidden_by_its_life_stays_hidden_whenever_it_comes(store: Store):
+    """The legs may leave a filter out while nothing needs it; the first item that does brings it back, and a tombstone
+    or a receipt never shows."""
+    visible = All((Not(Compare(Field("expire_time"), Op.LE, NOW)), is_("status", "active")))
+
+    async def found() -> set[str]:
+        words = await store.lexical(SCOPE, "word", visible, limit=9)
+        meaning = await store.semantic(SCOPE, unit(1.0), visible, limit=9)
+        assert {hit.id for hit in words.candidates} == {hit.id for hit in meaning}
+        return {hit.id for hit in meaning}
+
+    await store.put(SCOPE, [row("a", "word"), row("b", "word")], Receipt("k", "f"), now=NOW)
+    assert await found() == {"a", "b"}
+    await store.put(SCOPE, [row("c", "word", expire_time=NOW - timedelta(seconds=1))], None, now=NOW)
+    assert await found() == {"a", "b"}
+    await store.delete(SCOPE, ["a"], ANY, dry_run=False, now=NOW)
+    assert await found() == {"b"}
+    await store.delete(SCOPE, ["c"], ANY, dry_run=False, now=NOW)
+    await store.put(SCOPE, [row("d", "word")], None, now=NOW)
+    assert await found() == {"b", "d"}

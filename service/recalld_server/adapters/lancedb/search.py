@@ -1,4 +1,4 @@
-"""The two legs of a search: ids and scores only, the filter inside."""
+"""The two legs of a search: ids and scores only, the filter inside; an empty condition leaves nothing out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ async def lexical(table: OpenTable, text: str, condition: str, limit: int) -> Le
 
 
 async def _matching(table: OpenTable, words: str, condition: str, limit: int) -> Any:
-    query = table.lance.query().nearest_to_text(words, columns=["words"]).where(condition)
+    query = table.lance.query().nearest_to_text(words, columns=["words"])
+    if condition:
+        query = query.where(condition)
     return await query.select(["id", "_score"]).limit(limit + _MARGIN).to_arrow()
 
 
@@ -48,7 +50,9 @@ async def semantic(table: OpenTable, vector: Vector, condition: str, limit: int)
     if limit <= 0:
         return []
     with table.translated("search by meaning"):
-        query = table.lance.query().nearest_to(vector).column("vector").distance_type("cosine").where(condition)
+        query = table.lance.query().nearest_to(vector).column("vector").distance_type("cosine")
+        if condition:
+            query = query.where(condition)
         # Without an upper bound on partitions a selective filter still fills the list.
         query = query.refine_factor(_REFINE).minimum_nprobes(_PROBES).maximum_nprobes(0)
         found = await query.select(["id", "_distance"]).limit(limit + _MARGIN).to_arrow()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from recalld.errors import InvalidField, SourceUnavailable
-from recalld.filters import All, Filter, matches
+from recalld.filters import All, AnyOf, Compare, Exists, Field, Filter, Op, fields_of, matches
 from recalld.item import MemoryItem
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb import search
@@ -40,6 +40,12 @@ from recalld_server.ports import Commit, Lexical, Listed, Patch, Receipt, Row, S
 _LARGE = 64
 
 
+#: The fields of a memory's life, a memory that is active and never expires, and every other.
+_LIFE = (Field("status"), Field("expire_time"))
+_PLAIN = MemoryItem("", "")
+_NOT_PLAIN = AnyOf((Compare(_LIFE[0], Op.NE, "active"), Exists(_LIFE[1])))
+
+
 async def open_store(config: LanceConfig) -> LanceStore:
     """The store at `config.root`.
 
@@ -64,10 +70,10 @@ class LanceStore:
     # Reads.
 
     async def lexical(self, scope: Scope, text: str, where: Filter | None, *, limit: int) -> Lexical:
-        condition = self._condition(where)
         table = await self._find(scope)
         if table is None:
             return Lexical()
+        condition = await self._leg_condition(table, where)
         try:
             return await search.lexical(table, text, condition, limit)
         except IndexMissing:
@@ -76,9 +82,10 @@ class LanceStore:
             return await search.lexical(table, text, condition, limit)
 
     async def semantic(self, scope: Scope, vector: Vector, where: Filter | None, *, limit: int) -> Sequence[Scored]:
-        condition = self._condition(where)
         table = await self._find(scope)
-        return await search.semantic(table, vector, condition, limit) if table else []
+        if table is None:
+            return []
+        return await search.semantic(table, vector, await self._leg_condition(table, where), limit)
 
     async def read(self, scope: Scope, ids: Sequence[str], where: Filter | None) -> Sequence[MemoryItem]:
         table = await self._find(scope)
@@ -167,6 +174,20 @@ class LanceStore:
         body = Body.of(item.content, item.metadata, row.vector, self._config.model.dimensions)
         attributes = replace(settable(item.attributes), embedding_truncated=row.truncated)
         return NewRow(item_key(item.id), item.id, attributes, body)
+
+    async def _leg_condition(self, table: OpenTable, where: Filter | None) -> str:
+        """The condition of a search; empty where it would leave nothing out, since a filter triples a vector search.
+
+        A filter that asks for status and expiry alone, and that an active item without an expiry passes, leaves nothing
+        out while the table has only such items. Rows that are no live memory have neither words nor vector.
+        """
+        condition = self._condition(where)
+        if where is None:
+            return ""
+        if all(field in _LIFE for field in fields_of(where)) and matches(where, _PLAIN):
+            others = self._condition(_NOT_PLAIN)
+            return "" if await table.none_match(others) else condition
+        return condition
 
     def _condition(self, where: Filter | None) -> str:
         return compile_filter(where, self._config.name)

@@ -46,6 +46,7 @@ class OpenTable:
         self._layout = layout
         self._counters: Counters | None = None
         self.indexed = False
+        self._none_match: dict[str, int] = {}
 
     def translated(self, doing: str) -> Any:
         """As `failures.translated`, for this table."""
@@ -80,6 +81,18 @@ class OpenTable:
             where = f"{where} and {condition}"
         with self.translated("read items"):
             return await self.lance.query().where(where).select(list(columns)).to_arrow()
+
+    async def none_match(self, condition: str) -> bool:
+        """Whether no row matches; remembered while the table does not move. For conditions that do not change."""
+        version = await self.version()
+        if self._none_match.get(condition) == version:
+            return True
+        with self.translated("count items"):
+            if await self.lance.count_rows(condition):
+                return False
+        # A commit between the two looks only makes this entry useless: the next look sees its version.
+        self._none_match[condition] = version
+        return True
 
     async def fragments(self) -> int:
         """How many files of rows the table has."""
