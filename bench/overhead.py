@@ -50,7 +50,7 @@ def main() -> None:
 async def run(running: Server, started: float, items: int, queries: int) -> None:
     generator = random.Random(7)
     texts = sentences(generator, items)
-    questions = sentences(generator, queries + 20)
+    questions = sentences(generator, queries + 20, clauses=1)
     async with grpc.aio.insecure_channel(running.target) as channel:
         stub = memory_service_pb2_grpc.MemoryServiceStub(channel)
         await load(stub, texts)

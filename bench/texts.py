@@ -38,13 +38,13 @@ _WHEN = (
 )
 
 
-def sentences(generator: random.Random, count: int) -> list[str]:
-    """`count` texts of 8 to 30 words."""
+def sentences(generator: random.Random, count: int, clauses: int = 3) -> list[str]:
+    """`count` texts of one to `clauses` clauses, each of some 8 words."""
     return [
         " and ".join(
             f"{generator.choice(_WHO)} {generator.choice(_DOES)} {generator.choice(_WHAT)} {generator.choice(_WHEN)}"
             f" ({generator.randrange(10_000)})"
-            for _ in range(generator.randint(1, 3))
+            for _ in range(generator.randint(1, clauses))
         )
         for _ in range(count)
     ]
