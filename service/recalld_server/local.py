@@ -19,7 +19,7 @@ from recalld.wire import Violations, checked_text, encode_writes
 from recalld_server.application import Application
 from recalld_server.limits import Limits
 from recalld_server.ports import Mode, QuerySpec, Ranked
-from recalld_server.settings import Settings
+from recalld_server.settings import load_settings
 from recalld_server.transport.requests import read_items
 from recalld_server.wiring import application
 
@@ -32,12 +32,12 @@ class EmbeddedMemory:
     It opens on first use, belongs to the event loop of that use, and works as an async context manager.
 
     name: what items are stamped with. path: the data directory. model: an embedding model's directory, None for the
-    bundled one.
+    bundled one. Every other setting is the server's, also from the environment. Raises SettingsError (a ValueError).
     """
 
     def __init__(self, path: str | Path, *, name: str = "memory", model: Path | None = None) -> None:
         self.name = name
-        self._settings = Settings(data=str(path), model=model)
+        self._settings = load_settings({"data": str(path), "model": model}, None)
         self._limits = Limits()
         self._opened: AsyncExitStack | None = None
         self._application: Application | None = None
