@@ -8,7 +8,7 @@ strings compare by code point, times by instant. Any other pair of types is uneq
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, cast
@@ -72,6 +72,16 @@ ATTRIBUTE_DEFAULTS: Mapping[str, Any] = {
     "importance": 0.5,
     "confidence": 1.0,
 }
+
+
+def with_defaults(attributes: MemoryAttributes) -> MemoryAttributes:
+    """The attributes as reads show them: unset ones with the defaults that filters see."""
+    unset = {name: value for name, value in ATTRIBUTE_DEFAULTS.items() if getattr(attributes, name) in (None, "")}
+    if not attributes.visibility:
+        unset["visibility"] = Visibility.PRIVATE
+    if not attributes.status:
+        unset["status"] = MemoryStatus.ACTIVE
+    return replace(attributes, **unset)
 
 
 @dataclass(frozen=True)

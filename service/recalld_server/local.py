@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from recalld.errors import InvalidField, RecalldError, ScopeRequired
 from recalld.item import MemoryItem, owned
+from recalld.limits import Limits
 from recalld.scope import CtxLike, Scope, observe, scope_of, user_of
 from recalld.sources.vector import Chunk
 from recalld.where import parse_where
 from recalld.wire import Violations, checked_text, encode_writes
 from recalld_server.application import Application
-from recalld_server.limits import Limits
 from recalld_server.ports import Mode, QuerySpec, Ranked
 from recalld_server.settings import load_settings
 from recalld_server.transport.requests import read_items

@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from recalld.errors import RecalldError
-from recalld_server.limits import SMALLEST_MESSAGE_BYTES, Limits
+from recalld.limits import SMALLEST_MESSAGE_BYTES, Limits
 
 ENV_PREFIX = "RECALLD_"
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from recalld._version import __version__
+from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.sources.remote import TLSConfig
 from recalld_server.adapters.files.source import FilesSource
@@ -30,7 +31,6 @@ from recalld_server.application.query import QueryMemories
 from recalld_server.application.read import ReadMemories
 from recalld_server.application.read_only import ReadOnlyRecords, ReadOnlySource
 from recalld_server.application.write import WriteMemories
-from recalld_server.limits import Limits
 from recalld_server.logs import log_to_stderr
 from recalld_server.ports import ModelIdentity, Source
 from recalld_server.samples import SAMPLE_SCOPE, sample_items

@@ -14,10 +14,10 @@ import pytest
 from recalld.errors import IdempotencyKeyReused, InvalidField, ItemNotFound, RecalldError, RevisionMismatch
 from recalld.filters import All, AnyOf, Compare, Contains, Exists, Field, Not, Op
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.wire import metadata_bytes
 from recalld_server.adapters.lancedb import LanceConfig, open_store
-from recalld_server.limits import Limits
 from recalld_server.ports import Embedding, ModelIdentity, Patch, Receipt, Row, Store
 
 MODEL = ModelIdentity("tiny", 8, "0" * 64, 16)

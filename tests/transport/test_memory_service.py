@@ -7,10 +7,10 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from recalld.errors import RevisionMismatch, SourceUnavailable
 from recalld.item import MemoryAttributes, MemoryItem
+from recalld.limits import Limits
 from recalld.v1 import admin_service_pb2, error_reason_pb2, filter_pb2, item_pb2
 from recalld.v1 import memory_service_pb2 as pb
 from recalld_server.application.read_only import ReadOnlySource
-from recalld_server.limits import Limits
 from recalld_server.ports import Degradation, FusionSpec, Mode
 
 

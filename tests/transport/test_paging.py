@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from recalld.errors import PageTokenMismatch
 from recalld.item import MemoryItem
+from recalld.limits import Limits
 from recalld.v1 import filter_pb2, item_pb2
 from recalld.v1 import memory_service_pb2 as pb
-from recalld_server.limits import Limits
 from recalld_server.transport import page_tokens
 
 

@@ -10,8 +10,8 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
+from recalld.limits import Limits
 from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS, MAX_VALUE_LEVELS
-from recalld_server.limits import Limits
 
 PROTO = Path(__file__).parents[2] / "proto"
 

@@ -9,9 +9,9 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from recalld.item import MemoryItem
+from recalld.limits import Limits
 from recalld.v1 import filter_pb2, item_pb2
 from recalld.v1 import memory_service_pb2 as pb
-from recalld_server.limits import Limits
 
 LIMITS = Limits(max_batch_items=5)
 Value = item_pb2.Value

@@ -9,9 +9,9 @@ import grpc.aio
 import pytest
 
 from recalld.errors import SourceUnavailable
+from recalld.limits import Limits
 from recalld.v1 import error_reason_pb2, item_pb2
 from recalld.v1 import memory_service_pb2 as pb
-from recalld_server.limits import Limits
 
 WINDOW = Limits().max_unacked_batches
 

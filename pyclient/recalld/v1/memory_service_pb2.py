@@ -29,7 +29,7 @@ from recalld.v1 import filter_pb2 as recalld_dot_v1_dot_filter__pb2
 from recalld.v1 import item_pb2 as recalld_dot_v1_dot_item__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frecalld/v1/memory_service.proto\x12\nrecalld.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1drecalld/v1/error_reason.proto\x1a\x17recalld/v1/filter.proto\x1a\x15recalld/v1/item.proto\"\xac\x02\n\x0cQueryRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\r\n\x05query\x18\x02 \x01(\t\x12\t\n\x01k\x18\x03 \x01(\x05\x12!\n\x05where\x18\x04 \x01(\x0b\x32\x12.recalld.v1.Filter\x12\x0f\n\x07sources\x18\x05 \x03(\t\x12\'\n\x04mode\x18\x06 \x01(\x0e\x32\x19.recalld.v1.RetrievalMode\x12&\n\x06\x66usion\x18\x07 \x01(\x0b\x32\x16.recalld.v1.RankFusion\x12\x12\n\ncandidates\x18\x08 \x01(\x05\x12\x0f\n\x07\x65xplain\x18\t \x01(\x08\x12\x18\n\x10min_commit_token\x18\n \x01(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x0b \x01(\t\"y\n\nRankFusion\x12\t\n\x01k\x18\x01 \x01(\x05\x12\x1b\n\x0elexical_weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fsemantic_weight\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_lexical_weightB\x12\n\x10_semantic_weight\"l\n\rQueryResponse\x12%\n\x04hits\x18\x01 \x01(\x0b\x32\x15.recalld.v1.QueryHitsH\x00\x12+\n\x07summary\x18\x02 \x01(\x0b\x32\x18.recalld.v1.QuerySummaryH\x00\x42\x07\n\x05\x66rame\"/\n\tQueryHits\x12\"\n\x04hits\x18\x01 \x03(\x0b\x32\x14.recalld.v1.QueryHit\"b\n\x08QueryHit\x12$\n\x04item\x18\x01 \x01(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x30\n\x0b\x65xplanation\x18\x02 \x01(\x0b\x32\x1b.recalld.v1.RankExplanation\"\x9c\x01\n\x0fRankExplanation\x12\x14\n\x0clexical_rank\x18\x01 \x01(\x05\x12\x1a\n\rlexical_score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\rsemantic_rank\x18\x03 \x01(\x05\x12\x1b\n\x0esemantic_score\x18\x04 \x01(\x01H\x01\x88\x01\x01\x42\x10\n\x0e_lexical_scoreB\x11\n\x0f_semantic_score\"\xba\x01\n\x0cQuerySummary\x12\x11\n\thit_count\x18\x01 \x01(\x05\x12-\n\x0c\x64\x65gradations\x18\x02 \x03(\x0b\x32\x17.recalld.v1.Degradation\x12*\n\x07\x65lapsed\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x63ommit_token\x18\x04 \x01(\t\x12&\n\x06\x66usion\x18\x05 \x01(\x0b\x32\x16.recalld.v1.RankFusion\"Z\n\x0b\x44\x65gradation\x12\x11\n\tcomponent\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.recalld.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x93\x01\n\x0cWriteRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12%\n\x05items\x18\x03 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x17\n\x0fidempotency_key\x18\x04 \x01(\t\x12\x0f\n\x07sources\x18\x05 \x03(\t\"\x81\x01\n\rWriteResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12+\n\x07outcome\x18\x02 \x01(\x0b\x32\x18.recalld.v1.WriteOutcomeH\x00\x12\'\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x16.recalld.v1.WriteErrorH\x00\x42\x08\n\x06result\"\x86\x01\n\x11\x42\x61tchWriteRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\x0f\n\x07sources\x18\x04 \x03(\t\"?\n\x12\x42\x61tchWriteResponse\x12)\n\x07outcome\x18\x01 \x01(\x0b\x32\x18.recalld.v1.WriteOutcome\"\x91\x01\n\x0cWriteOutcome\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\t\x12\x0f\n\x07refused\x18\x02 \x03(\t\x12)\n\x06\x66\x61iled\x18\x03 \x03(\x0b\x32\x19.recalld.v1.SourceFailure\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x14\n\x0c\x63ommit_token\x18\x05 \x01(\t\x12\x10\n\x08replayed\x18\x06 \x01(\x08\"F\n\rSourceFailure\x12\x0e\n\x06source\x18\x01 \x01(\t\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x16.recalld.v1.WriteError\"\xe6\x01\n\nWriteError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.recalld.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x11\n\tretryable\x18\x04 \x01(\x08\x12\x45\n\x10\x66ield_violations\x18\x05 \x03(\x0b\x32+.recalld.v1.WriteError.FieldViolationsEntry\x1a\x36\n\x14\x46ieldViolationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"P\n\x0f\x42\x61tchGetRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\"N\n\x10\x42\x61tchGetResponse\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x13\n\x0bmissing_ids\x18\x02 \x03(\t\"\x89\x01\n\x0bListRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12!\n\x05where\x18\x02 \x01(\x0b\x32\x12.recalld.v1.Filter\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x0e\n\x06source\x18\x05 \x01(\t\"N\n\x0cListResponse\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xad\x01\n\rUpdateRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12$\n\x04item\x18\x02 \x01(\x0b\x32\x16.recalld.v1.MemoryItem\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x13\n\x0bif_revision\x18\x04 \x01(\x03\x12\x0e\n\x06source\x18\x05 \x01(\t\"L\n\x0eUpdateResponse\x12$\n\x04item\x18\x01 \x01(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x14\n\x0c\x63ommit_token\x18\x02 \x01(\t\"\x82\x01\n\rDeleteRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12!\n\x05where\x18\x03 \x01(\x0b\x32\x12.recalld.v1.Filter\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x12\x0e\n\x06source\x18\x05 \x01(\t\"=\n\x0e\x44\x65leteResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x14\n\x0c\x63ommit_token\x18\x02 \x01(\t*\x83\x01\n\rRetrievalMode\x12\x1e\n\x1aRETRIEVAL_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15RETRIEVAL_MODE_HYBRID\x10\x01\x12\x1a\n\x16RETRIEVAL_MODE_LEXICAL\x10\x02\x12\x1b\n\x17RETRIEVAL_MODE_SEMANTIC\x10\x03\x32\x80\x04\n\rMemoryService\x12\x43\n\x05Query\x12\x18.recalld.v1.QueryRequest\x1a\x19.recalld.v1.QueryResponse\"\x03\x90\x02\x01\x30\x01\x12@\n\x05Write\x12\x18.recalld.v1.WriteRequest\x1a\x19.recalld.v1.WriteResponse(\x01\x30\x01\x12P\n\nBatchWrite\x12\x1d.recalld.v1.BatchWriteRequest\x1a\x1e.recalld.v1.BatchWriteResponse\"\x03\x90\x02\x02\x12J\n\x08\x42\x61tchGet\x12\x1b.recalld.v1.BatchGetRequest\x1a\x1c.recalld.v1.BatchGetResponse\"\x03\x90\x02\x01\x12>\n\x04List\x12\x17.recalld.v1.ListRequest\x1a\x18.recalld.v1.ListResponse\"\x03\x90\x02\x01\x12\x44\n\x06Update\x12\x19.recalld.v1.UpdateRequest\x1a\x1a.recalld.v1.UpdateResponse\"\x03\x90\x02\x02\x12\x44\n\x06\x44\x65lete\x12\x19.recalld.v1.DeleteRequest\x1a\x1a.recalld.v1.DeleteResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frecalld/v1/memory_service.proto\x12\nrecalld.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1drecalld/v1/error_reason.proto\x1a\x17recalld/v1/filter.proto\x1a\x15recalld/v1/item.proto\"\xac\x02\n\x0cQueryRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\r\n\x05query\x18\x02 \x01(\t\x12\t\n\x01k\x18\x03 \x01(\x05\x12!\n\x05where\x18\x04 \x01(\x0b\x32\x12.recalld.v1.Filter\x12\x0f\n\x07sources\x18\x05 \x03(\t\x12\'\n\x04mode\x18\x06 \x01(\x0e\x32\x19.recalld.v1.RetrievalMode\x12&\n\x06\x66usion\x18\x07 \x01(\x0b\x32\x16.recalld.v1.RankFusion\x12\x12\n\ncandidates\x18\x08 \x01(\x05\x12\x0f\n\x07\x65xplain\x18\t \x01(\x08\x12\x18\n\x10min_commit_token\x18\n \x01(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x0b \x01(\t\"y\n\nRankFusion\x12\t\n\x01k\x18\x01 \x01(\x05\x12\x1b\n\x0elexical_weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fsemantic_weight\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_lexical_weightB\x12\n\x10_semantic_weight\"l\n\rQueryResponse\x12%\n\x04hits\x18\x01 \x01(\x0b\x32\x15.recalld.v1.QueryHitsH\x00\x12+\n\x07summary\x18\x02 \x01(\x0b\x32\x18.recalld.v1.QuerySummaryH\x00\x42\x07\n\x05\x66rame\"/\n\tQueryHits\x12\"\n\x04hits\x18\x01 \x03(\x0b\x32\x14.recalld.v1.QueryHit\"b\n\x08QueryHit\x12$\n\x04item\x18\x01 \x01(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x30\n\x0b\x65xplanation\x18\x02 \x01(\x0b\x32\x1b.recalld.v1.RankExplanation\"\x9c\x01\n\x0fRankExplanation\x12\x14\n\x0clexical_rank\x18\x01 \x01(\x05\x12\x1a\n\rlexical_score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\rsemantic_rank\x18\x03 \x01(\x05\x12\x1b\n\x0esemantic_score\x18\x04 \x01(\x01H\x01\x88\x01\x01\x42\x10\n\x0e_lexical_scoreB\x11\n\x0f_semantic_score\"\xba\x01\n\x0cQuerySummary\x12\x11\n\thit_count\x18\x01 \x01(\x05\x12-\n\x0c\x64\x65gradations\x18\x02 \x03(\x0b\x32\x17.recalld.v1.Degradation\x12*\n\x07\x65lapsed\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x63ommit_token\x18\x04 \x01(\t\x12&\n\x06\x66usion\x18\x05 \x01(\x0b\x32\x16.recalld.v1.RankFusion\"Z\n\x0b\x44\x65gradation\x12\x11\n\tcomponent\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.recalld.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xb1\x01\n\x0cWriteRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12%\n\x05items\x18\x03 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x17\n\x0fidempotency_key\x18\x04 \x01(\t\x12\x0f\n\x07sources\x18\x05 \x03(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x06 \x01(\t\"\x81\x01\n\rWriteResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12+\n\x07outcome\x18\x02 \x01(\x0b\x32\x18.recalld.v1.WriteOutcomeH\x00\x12\'\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x16.recalld.v1.WriteErrorH\x00\x42\x08\n\x06result\"\xa4\x01\n\x11\x42\x61tchWriteRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\x0f\n\x07sources\x18\x04 \x03(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x05 \x01(\t\"?\n\x12\x42\x61tchWriteResponse\x12)\n\x07outcome\x18\x01 \x01(\x0b\x32\x18.recalld.v1.WriteOutcome\"\x91\x01\n\x0cWriteOutcome\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\t\x12\x0f\n\x07refused\x18\x02 \x03(\t\x12)\n\x06\x66\x61iled\x18\x03 \x03(\x0b\x32\x19.recalld.v1.SourceFailure\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x14\n\x0c\x63ommit_token\x18\x05 \x01(\t\x12\x10\n\x08replayed\x18\x06 \x01(\x08\"F\n\rSourceFailure\x12\x0e\n\x06source\x18\x01 \x01(\t\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x16.recalld.v1.WriteError\"\xe6\x01\n\nWriteError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.recalld.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x11\n\tretryable\x18\x04 \x01(\x08\x12\x45\n\x10\x66ield_violations\x18\x05 \x03(\x0b\x32+.recalld.v1.WriteError.FieldViolationsEntry\x1a\x36\n\x14\x46ieldViolationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\x0f\x42\x61tchGetRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x04 \x01(\t\"N\n\x10\x42\x61tchGetResponse\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x13\n\x0bmissing_ids\x18\x02 \x03(\t\"\xa7\x01\n\x0bListRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12!\n\x05where\x18\x02 \x01(\x0b\x32\x12.recalld.v1.Filter\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x0e\n\x06source\x18\x05 \x01(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x06 \x01(\t\"N\n\x0cListResponse\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcb\x01\n\rUpdateRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12$\n\x04item\x18\x02 \x01(\x0b\x32\x16.recalld.v1.MemoryItem\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x13\n\x0bif_revision\x18\x04 \x01(\x03\x12\x0e\n\x06source\x18\x05 \x01(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x06 \x01(\t\"L\n\x0eUpdateResponse\x12$\n\x04item\x18\x01 \x01(\x0b\x32\x16.recalld.v1.MemoryItem\x12\x14\n\x0c\x63ommit_token\x18\x02 \x01(\t\"\xa0\x01\n\rDeleteRequest\x12 \n\x05scope\x18\x01 \x01(\x0b\x32\x11.recalld.v1.Scope\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12!\n\x05where\x18\x03 \x01(\x0b\x32\x12.recalld.v1.Filter\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x12\x0e\n\x06source\x18\x05 \x01(\t\x12\x1c\n\x14on_behalf_of_user_id\x18\x06 \x01(\t\"=\n\x0e\x44\x65leteResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x14\n\x0c\x63ommit_token\x18\x02 \x01(\t*\x83\x01\n\rRetrievalMode\x12\x1e\n\x1aRETRIEVAL_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15RETRIEVAL_MODE_HYBRID\x10\x01\x12\x1a\n\x16RETRIEVAL_MODE_LEXICAL\x10\x02\x12\x1b\n\x17RETRIEVAL_MODE_SEMANTIC\x10\x03\x32\x80\x04\n\rMemoryService\x12\x43\n\x05Query\x12\x18.recalld.v1.QueryRequest\x1a\x19.recalld.v1.QueryResponse\"\x03\x90\x02\x01\x30\x01\x12@\n\x05Write\x12\x18.recalld.v1.WriteRequest\x1a\x19.recalld.v1.WriteResponse(\x01\x30\x01\x12P\n\nBatchWrite\x12\x1d.recalld.v1.BatchWriteRequest\x1a\x1e.recalld.v1.BatchWriteResponse\"\x03\x90\x02\x02\x12J\n\x08\x42\x61tchGet\x12\x1b.recalld.v1.BatchGetRequest\x1a\x1c.recalld.v1.BatchGetResponse\"\x03\x90\x02\x01\x12>\n\x04List\x12\x17.recalld.v1.ListRequest\x1a\x18.recalld.v1.ListResponse\"\x03\x90\x02\x01\x12\x44\n\x06Update\x12\x19.recalld.v1.UpdateRequest\x1a\x1a.recalld.v1.UpdateResponse\"\x03\x90\x02\x02\x12\x44\n\x06\x44\x65lete\x12\x19.recalld.v1.DeleteRequest\x1a\x1a.recalld.v1.DeleteResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,8 +50,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MEMORYSERVICE'].methods_by_name['Update']._serialized_options = b'\220\002\002'
   _globals['_MEMORYSERVICE'].methods_by_name['Delete']._loaded_options = None
   _globals['_MEMORYSERVICE'].methods_by_name['Delete']._serialized_options = b'\220\002\002'
-  _globals['_RETRIEVALMODE']._serialized_start=3087
-  _globals['_RETRIEVALMODE']._serialized_end=3218
+  _globals['_RETRIEVALMODE']._serialized_start=3267
+  _globals['_RETRIEVALMODE']._serialized_end=3398
   _globals['_QUERYREQUEST']._serialized_start=193
   _globals['_QUERYREQUEST']._serialized_end=493
   _globals['_RANKFUSION']._serialized_start=495
@@ -69,37 +69,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEGRADATION']._serialized_start=1225
   _globals['_DEGRADATION']._serialized_end=1315
   _globals['_WRITEREQUEST']._serialized_start=1318
-  _globals['_WRITEREQUEST']._serialized_end=1465
-  _globals['_WRITERESPONSE']._serialized_start=1468
-  _globals['_WRITERESPONSE']._serialized_end=1597
-  _globals['_BATCHWRITEREQUEST']._serialized_start=1600
-  _globals['_BATCHWRITEREQUEST']._serialized_end=1734
-  _globals['_BATCHWRITERESPONSE']._serialized_start=1736
-  _globals['_BATCHWRITERESPONSE']._serialized_end=1799
-  _globals['_WRITEOUTCOME']._serialized_start=1802
-  _globals['_WRITEOUTCOME']._serialized_end=1947
-  _globals['_SOURCEFAILURE']._serialized_start=1949
-  _globals['_SOURCEFAILURE']._serialized_end=2019
-  _globals['_WRITEERROR']._serialized_start=2022
-  _globals['_WRITEERROR']._serialized_end=2252
-  _globals['_WRITEERROR_FIELDVIOLATIONSENTRY']._serialized_start=2198
-  _globals['_WRITEERROR_FIELDVIOLATIONSENTRY']._serialized_end=2252
-  _globals['_BATCHGETREQUEST']._serialized_start=2254
-  _globals['_BATCHGETREQUEST']._serialized_end=2334
-  _globals['_BATCHGETRESPONSE']._serialized_start=2336
-  _globals['_BATCHGETRESPONSE']._serialized_end=2414
-  _globals['_LISTREQUEST']._serialized_start=2417
-  _globals['_LISTREQUEST']._serialized_end=2554
-  _globals['_LISTRESPONSE']._serialized_start=2556
-  _globals['_LISTRESPONSE']._serialized_end=2634
-  _globals['_UPDATEREQUEST']._serialized_start=2637
-  _globals['_UPDATEREQUEST']._serialized_end=2810
-  _globals['_UPDATERESPONSE']._serialized_start=2812
-  _globals['_UPDATERESPONSE']._serialized_end=2888
-  _globals['_DELETEREQUEST']._serialized_start=2891
-  _globals['_DELETEREQUEST']._serialized_end=3021
-  _globals['_DELETERESPONSE']._serialized_start=3023
-  _globals['_DELETERESPONSE']._serialized_end=3084
-  _globals['_MEMORYSERVICE']._serialized_start=3221
-  _globals['_MEMORYSERVICE']._serialized_end=3733
+  _globals['_WRITEREQUEST']._serialized_end=1495
+  _globals['_WRITERESPONSE']._serialized_start=1498
+  _globals['_WRITERESPONSE']._serialized_end=1627
+  _globals['_BATCHWRITEREQUEST']._serialized_start=1630
+  _globals['_BATCHWRITEREQUEST']._serialized_end=1794
+  _globals['_BATCHWRITERESPONSE']._serialized_start=1796
+  _globals['_BATCHWRITERESPONSE']._serialized_end=1859
+  _globals['_WRITEOUTCOME']._serialized_start=1862
+  _globals['_WRITEOUTCOME']._serialized_end=2007
+  _globals['_SOURCEFAILURE']._serialized_start=2009
+  _globals['_SOURCEFAILURE']._serialized_end=2079
+  _globals['_WRITEERROR']._serialized_start=2082
+  _globals['_WRITEERROR']._serialized_end=2312
+  _globals['_WRITEERROR_FIELDVIOLATIONSENTRY']._serialized_start=2258
+  _globals['_WRITEERROR_FIELDVIOLATIONSENTRY']._serialized_end=2312
+  _globals['_BATCHGETREQUEST']._serialized_start=2314
+  _globals['_BATCHGETREQUEST']._serialized_end=2424
+  _globals['_BATCHGETRESPONSE']._serialized_start=2426
+  _globals['_BATCHGETRESPONSE']._serialized_end=2504
+  _globals['_LISTREQUEST']._serialized_start=2507
+  _globals['_LISTREQUEST']._serialized_end=2674
+  _globals['_LISTRESPONSE']._serialized_start=2676
+  _globals['_LISTRESPONSE']._serialized_end=2754
+  _globals['_UPDATEREQUEST']._serialized_start=2757
+  _globals['_UPDATEREQUEST']._serialized_end=2960
+  _globals['_UPDATERESPONSE']._serialized_start=2962
+  _globals['_UPDATERESPONSE']._serialized_end=3038
+  _globals['_DELETEREQUEST']._serialized_start=3041
+  _globals['_DELETEREQUEST']._serialized_end=3201
+  _globals['_DELETERESPONSE']._serialized_start=3203
+  _globals['_DELETERESPONSE']._serialized_end=3264
+  _globals['_MEMORYSERVICE']._serialized_start=3401
+  _globals['_MEMORYSERVICE']._serialized_end=3913
 # @@protoc_insertion_point(module_scope)

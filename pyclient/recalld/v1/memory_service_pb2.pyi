@@ -120,18 +120,20 @@ class Degradation(_message.Message):
     def __init__(self, component: _Optional[str] = ..., reason: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class WriteRequest(_message.Message):
-    __slots__ = ("scope", "sequence", "items", "idempotency_key", "sources")
+    __slots__ = ("scope", "sequence", "items", "idempotency_key", "sources", "on_behalf_of_user_id")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_USER_ID_FIELD_NUMBER: _ClassVar[int]
     scope: _item_pb2.Scope
     sequence: int
     items: _containers.RepeatedCompositeFieldContainer[_item_pb2.MemoryItem]
     idempotency_key: str
     sources: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., sequence: _Optional[int] = ..., items: _Optional[_Iterable[_Union[_item_pb2.MemoryItem, _Mapping]]] = ..., idempotency_key: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...
+    on_behalf_of_user_id: str
+    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., sequence: _Optional[int] = ..., items: _Optional[_Iterable[_Union[_item_pb2.MemoryItem, _Mapping]]] = ..., idempotency_key: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ..., on_behalf_of_user_id: _Optional[str] = ...) -> None: ...
 
 class WriteResponse(_message.Message):
     __slots__ = ("sequence", "outcome", "error")
@@ -144,16 +146,18 @@ class WriteResponse(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., outcome: _Optional[_Union[WriteOutcome, _Mapping]] = ..., error: _Optional[_Union[WriteError, _Mapping]] = ...) -> None: ...
 
 class BatchWriteRequest(_message.Message):
-    __slots__ = ("scope", "items", "idempotency_key", "sources")
+    __slots__ = ("scope", "items", "idempotency_key", "sources", "on_behalf_of_user_id")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_USER_ID_FIELD_NUMBER: _ClassVar[int]
     scope: _item_pb2.Scope
     items: _containers.RepeatedCompositeFieldContainer[_item_pb2.MemoryItem]
     idempotency_key: str
     sources: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., items: _Optional[_Iterable[_Union[_item_pb2.MemoryItem, _Mapping]]] = ..., idempotency_key: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...
+    on_behalf_of_user_id: str
+    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., items: _Optional[_Iterable[_Union[_item_pb2.MemoryItem, _Mapping]]] = ..., idempotency_key: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ..., on_behalf_of_user_id: _Optional[str] = ...) -> None: ...
 
 class BatchWriteResponse(_message.Message):
     __slots__ = ("outcome",)
@@ -207,14 +211,16 @@ class WriteError(_message.Message):
     def __init__(self, code: _Optional[int] = ..., reason: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., field_violations: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class BatchGetRequest(_message.Message):
-    __slots__ = ("scope", "ids", "source")
+    __slots__ = ("scope", "ids", "source", "on_behalf_of_user_id")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_USER_ID_FIELD_NUMBER: _ClassVar[int]
     scope: _item_pb2.Scope
     ids: _containers.RepeatedScalarFieldContainer[str]
     source: str
-    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., ids: _Optional[_Iterable[str]] = ..., source: _Optional[str] = ...) -> None: ...
+    on_behalf_of_user_id: str
+    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., ids: _Optional[_Iterable[str]] = ..., source: _Optional[str] = ..., on_behalf_of_user_id: _Optional[str] = ...) -> None: ...
 
 class BatchGetResponse(_message.Message):
     __slots__ = ("items", "missing_ids")
@@ -225,18 +231,20 @@ class BatchGetResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[_item_pb2.MemoryItem, _Mapping]]] = ..., missing_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("scope", "where", "page_size", "page_token", "source")
+    __slots__ = ("scope", "where", "page_size", "page_token", "source", "on_behalf_of_user_id")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_USER_ID_FIELD_NUMBER: _ClassVar[int]
     scope: _item_pb2.Scope
     where: _filter_pb2.Filter
     page_size: int
     page_token: str
     source: str
-    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., where: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+    on_behalf_of_user_id: str
+    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., where: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., source: _Optional[str] = ..., on_behalf_of_user_id: _Optional[str] = ...) -> None: ...
 
 class ListResponse(_message.Message):
     __slots__ = ("items", "next_page_token")
@@ -247,18 +255,20 @@ class ListResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[_item_pb2.MemoryItem, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
-    __slots__ = ("scope", "item", "update_mask", "if_revision", "source")
+    __slots__ = ("scope", "item", "update_mask", "if_revision", "source", "on_behalf_of_user_id")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     ITEM_FIELD_NUMBER: _ClassVar[int]
     UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
     IF_REVISION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_USER_ID_FIELD_NUMBER: _ClassVar[int]
     scope: _item_pb2.Scope
     item: _item_pb2.MemoryItem
     update_mask: _field_mask_pb2.FieldMask
     if_revision: int
     source: str
-    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., item: _Optional[_Union[_item_pb2.MemoryItem, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., if_revision: _Optional[int] = ..., source: _Optional[str] = ...) -> None: ...
+    on_behalf_of_user_id: str
+    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., item: _Optional[_Union[_item_pb2.MemoryItem, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., if_revision: _Optional[int] = ..., source: _Optional[str] = ..., on_behalf_of_user_id: _Optional[str] = ...) -> None: ...
 
 class UpdateResponse(_message.Message):
     __slots__ = ("item", "commit_token")
@@ -269,18 +279,20 @@ class UpdateResponse(_message.Message):
     def __init__(self, item: _Optional[_Union[_item_pb2.MemoryItem, _Mapping]] = ..., commit_token: _Optional[str] = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
-    __slots__ = ("scope", "ids", "where", "dry_run", "source")
+    __slots__ = ("scope", "ids", "where", "dry_run", "source", "on_behalf_of_user_id")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_USER_ID_FIELD_NUMBER: _ClassVar[int]
     scope: _item_pb2.Scope
     ids: _containers.RepeatedScalarFieldContainer[str]
     where: _filter_pb2.Filter
     dry_run: bool
     source: str
-    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., ids: _Optional[_Iterable[str]] = ..., where: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., dry_run: _Optional[bool] = ..., source: _Optional[str] = ...) -> None: ...
+    on_behalf_of_user_id: str
+    def __init__(self, scope: _Optional[_Union[_item_pb2.Scope, _Mapping]] = ..., ids: _Optional[_Iterable[str]] = ..., where: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., dry_run: _Optional[bool] = ..., source: _Optional[str] = ..., on_behalf_of_user_id: _Optional[str] = ...) -> None: ...
 
 class DeleteResponse(_message.Message):
     __slots__ = ("deleted_count", "commit_token")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from recalld.limits import Limits
 from recalld.v1 import admin_service_pb2 as pb
 from recalld_server.application import Application
-from recalld_server.limits import Limits
 from recalld_server.transport.call import Call, Method, Work
 from recalld_server.transport.pipeline import methods_of
 

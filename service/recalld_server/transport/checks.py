@@ -13,10 +13,10 @@ from typing import Protocol
 from recalld.errors import InvalidField, InvalidFilter, RecalldError, ScopeRequired
 from recalld.filters import ATTRIBUTES, Filter, Kind
 from recalld.item import WRITABLE_ATTRIBUTES, MemoryItem
+from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.v1 import filter_pb2, item_pb2
 from recalld.wire import Violations, decode_filter, decode_scope, decode_write
-from recalld_server.limits import Limits
 
 #: A request with this many violations is not looked at any further, and no more are told.
 ENOUGH = 100

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from google.protobuf.duration_pb2 import Duration
 
 from recalld.errors import InvalidField
+from recalld.limits import Limits
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import reason_number
 from recalld_server.application import Application
-from recalld_server.limits import Limits
 from recalld_server.ports import Page, Ranked
 from recalld_server.transport import page_tokens
 from recalld_server.transport.call import Call, Method, Requests, Work

@@ -7,8 +7,8 @@ import binascii
 import hashlib
 
 from recalld.errors import PageTokenMismatch
+from recalld.limits import Limits
 from recalld.v1 import memory_service_pb2 as pb
-from recalld_server.limits import Limits
 
 _DIGEST_BYTES = 16
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from recalld.errors import InvalidFilter
 from recalld.filters import Filter, split_path
 from recalld.item import WRITABLE_ATTRIBUTES, MemoryItem
+from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.v1 import item_pb2
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_scope
-from recalld_server.limits import Limits
 from recalld_server.ports import FusionSpec, Mode, QuerySpec
 from recalld_server.transport.checks import Checks
 

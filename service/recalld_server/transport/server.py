@@ -15,8 +15,8 @@ from google.rpc import error_details_pb2
 from grpc_reflection.v1alpha import reflection
 
 from recalld.errors import InvalidField, SourceUnavailable
+from recalld.limits import Limits
 from recalld_server.application import Application
-from recalld_server.limits import Limits
 from recalld_server.transport import admin, health, memory
 from recalld_server.transport.call import Work
 from recalld_server.transport.interceptors import in_order

@@ -8,11 +8,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from recalld.errors import RecalldError, SourceUnavailable, StreamProtocol
+from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
 from recalld_server.application import Application
-from recalld_server.limits import Limits
 from recalld_server.transport.call import Call, Requests
 from recalld_server.transport.interceptors.admission import Gate
 from recalld_server.transport.outcomes import encode_outcome

@@ -8,9 +8,9 @@ import pytest
 
 from recalld.filters import Compare, Field, Op
 from recalld.item import MemoryItem
+from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld_server.adapters.files.source import FilesSource
-from recalld_server.limits import Limits
 from recalld_server.ports import Batch, QuerySpec
 
 SCOPE = Scope("acme", "support")

@@ -10,10 +10,10 @@ from typing import Any
 from recalld.errors import InternalFailure, RecalldError
 from recalld.filters import matches
 from recalld.item import MemoryAttributes, MemoryItem
+from recalld.limits import Limits
 from recalld.scope import Ctx, Scope
 from recalld.sources.directory import DirectoryFiles
 from recalld.sources.file import FileMemory
-from recalld_server.limits import Limits
 from recalld_server.ports import Batch, Committed, Degradation, Hit, QuerySpec, Ranked
 
 #: How many of the files that were left out are named.

@@ -14,10 +14,10 @@ from typing import Any
 from recalld.errors import IdempotencyKeyReused, InvalidField, ItemNotFound, RevisionMismatch
 from recalld.filters import Filter, matches
 from recalld.item import WRITABLE_ATTRIBUTES, MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.limits import Limits
 from recalld.wire import metadata_bytes
 from recalld_server.adapters.lancedb import values
 from recalld_server.adapters.lancedb.records import Body, Record, WriteReceipt, item_key, receipt_key
-from recalld_server.limits import Limits
 from recalld_server.ports import Commit, Patch, Receipt
 
 

@@ -1,11 +1,8 @@
-"""Every limit that the server enforces: the one table that validation, GetServerInfo and the comments in `proto/`
-share."""
+"""Every limit of the contract: the one table that all doors, GetServerInfo and the comments in `proto/` share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from recalld.wire import MAX_ID_BYTES, MAX_KEY_BYTES, MAX_LEVELS
 
 #: The smallest `max_message_bytes` under which any single item, with its metadata and attributes, can be sent.
 SMALLEST_MESSAGE_BYTES = 256 * 1024
@@ -13,7 +10,7 @@ SMALLEST_MESSAGE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may hold. Bytes of text are UTF-8 bytes; every `max_` is itself allowed.
+    """What a call may hold. Bytes of text are UTF-8 bytes; every `max_` is itself allowed.
 
     The first five are told by GetServerInfo; of these an operator may set `max_batch_items` and `max_message_bytes`.
     """
@@ -45,19 +42,35 @@ class Limits:
     #: `Scope.org_id` and `Scope.domain_id`, in code points.
     max_scope_characters: int = 128
     #: An item id.
-    max_id_bytes: int = MAX_ID_BYTES
+    max_id_bytes: int = 256
     #: Ids in one BatchGet or Delete.
     max_ids: int = 1000
     #: The metadata of one item as it stands on the wire.
     max_metadata_bytes: int = 65_536
     #: Keys and indices on the way from `metadata` to a value.
-    max_metadata_levels: int = MAX_LEVELS
+    max_metadata_levels: int = 16
+    #: Values in one item's metadata. Far more than its bytes can hold; it bounds the walk through a structure that
+    #: shares parts of itself, which can be small in memory and astronomically large written out.
+    max_metadata_values: int = 65_536
     #: Each string of `MemoryAttributes`, and `on_behalf_of_user_id`.
     max_attribute_bytes: int = 256
     #: `idempotency_key`.
-    max_idempotency_key_bytes: int = MAX_KEY_BYTES
+    max_idempotency_key_bytes: int = 256
     #: Paths of one `update_mask`.
     max_mask_paths: int = 100
+
+    #: Conditions in one filter, those that join others included. A test of one field against many values is one.
+    max_filter_conditions: int = 256
+    #: How deep conditions nest. With `max_filter_value_levels` it keeps a request inside the 100 messages that protobuf
+    #: parses.
+    max_filter_levels: int = 16
+    #: How deep a value that a condition compares to nests.
+    max_filter_value_levels: int = 10
+    #: Values of one `in`.
+    max_in_values: int = 1000
+
+    #: Servers that a call may come through before this one.
+    max_hops: int = 4
 
     #: `ListRequest.page_size` where it is 0.
     default_page_size: int = 100
@@ -65,3 +78,7 @@ class Limits:
     max_page_size: int = 1000
     #: `page_token`; no token that the server makes comes near it.
     max_page_token_bytes: int = 4096
+
+
+#: The limits of the contract, where nobody has set others.
+LIMITS = Limits()
