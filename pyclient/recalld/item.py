@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
+from types import SimpleNamespace
 from typing import Any
 
 from recalld.errors import InvalidField, WrongType
@@ -123,18 +124,39 @@ class MemoryItem:
         return hash((self.content, self.source, self.score, self.id))
 
 
-def owned(items: Iterable[MemoryItem], user_id: str | None) -> Iterator[MemoryItem]:
-    """The items as `user_id` writes them: those that name no user are that user's. None leaves them as they are.
+def writable_attributes(given: MemoryAttributes | None) -> MemoryAttributes:
+    """What a writer sets of the attributes; the rest unset. Nobody saying otherwise, a memory is private."""
+    given = given or MemoryAttributes()
+    taken = {name: getattr(given, name) for name in WRITABLE_ATTRIBUTES}
+    taken["visibility"] = given.visibility or Visibility.PRIVATE
+    return MemoryAttributes(**taken)
 
-    Raises WrongType for a text, which is an iterable of its characters, and for a single item.
+
+#: The attributes that a context stands in for.
+_OWNERS = ("user_id", "session_id", "agent_id", "run_id")
+
+
+def assign_owner(items: Iterable[MemoryItem], ctx: Any) -> Iterator[MemoryItem]:
+    """The items as a call of this context writes them: where they name no user, session, agent or run, they get the
+    context's.
+
+    Raises WrongType for a text, which is an iterable of its characters, and for a single item. Non-items pass here;
+    validation reports their index.
     """
     whole: Any = items
     if isinstance(whole, (str, bytes, MemoryItem)):
         raise WrongType(f"items must be a list or another iterable of MemoryItem, not {type(whole).__name__}")
+    own = {name: value for name in _OWNERS if (value := getattr(ctx, name, None))}
     for item in items:
-        given: Any = item  # what is no item is refused later, by its place
-        if user_id and isinstance(given, MemoryItem) and not (given.attributes or MemoryAttributes()).user_id:
-            attributes = replace(given.attributes or MemoryAttributes(), user_id=user_id)
-            yield replace(given, attributes=attributes)
-        else:
+        given: Any = item
+        if not own or not isinstance(given, MemoryItem):
             yield item
+            continue
+        attributes = given.attributes or MemoryAttributes()
+        missing = {name: value for name, value in own.items() if not getattr(attributes, name)}
+        yield replace(given, attributes=replace(attributes, **missing)) if missing else given
+
+
+def owned(items: Iterable[MemoryItem], user_id: str | None) -> Iterator[MemoryItem]:
+    """As `assign_owner`, of a user alone."""
+    return assign_owner(items, SimpleNamespace(user_id=user_id))

@@ -27,11 +27,13 @@ from recalld.frozen import freeze
 MAX_IN_VALUES = 1000
 
 
-def parse_where(where: Mapping[str, Any] | None) -> Filter | None:
+def parse_where(where: Mapping[str, Any] | Filter | None) -> Filter | None:
     """The filter that a `where` means; None when it is None or empty.
 
     Raises InvalidFilter (a ValueError) for an unknown operator or attribute and for a value that cannot be compared.
     """
+    if isinstance(where, (All, AnyOf, Not, Compare, In, Exists, Contains)):
+        return where
     try:
         return _parse(where)
     except RecursionError:

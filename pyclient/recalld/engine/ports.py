@@ -6,7 +6,7 @@ that a `RecordStore` runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -152,12 +152,6 @@ class Embedder(Protocol):
 
     async def embed_query(self, text: str) -> Embedding: ...
 
-    async def close(self) -> None: ...
 
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> datetime:
-        """Aware, UTC."""
-        ...
+Clock = Callable[[], datetime]
+"""Tells the time, aware and in UTC."""

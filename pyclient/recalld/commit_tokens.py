@@ -1,0 +1,62 @@
+"""Commit tokens: how a caller names a state that it wrote or read.
+
+A source's token holds a digest of the scope and a revision; the composition's token holds one token a source. Both are
+opaque to callers and carry nothing of a tenant.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+
+from recalld.errors import InvalidField
+from recalld.scope import Scope
+
+
+def encode(scope: Scope, revision: int) -> str:
+    """The token of a revision of a scope."""
+    return f"{_digest(scope)}.{revision:x}"
+
+
+def decode(scope: Scope, token: str) -> int:
+    """The revision in a token of this scope. Raises InvalidField for any other text."""
+    digest, dot, revision = token.partition(".")
+    if not dot or digest != _digest(scope):
+        raise _invalid("is not a commit token of this scope")
+    try:
+        return int(revision, 16)
+    except ValueError:
+        raise _invalid("is not a commit token") from None
+
+
+def join(tokens: Mapping[str, str]) -> str:
+    """One token for several sources; those without a token are left out."""
+    return ",".join(
+        f"{name}:{base64.urlsafe_b64encode(token.encode()).decode().rstrip('=')}"
+        for name, token in tokens.items()
+        if token
+    )
+
+
+def split(token: str) -> dict[str, str]:
+    """The tokens by source. Raises InvalidField for text that `join` did not make."""
+    tokens: dict[str, str] = {}
+    for part in token.split(",") if token else ():
+        name, colon, inner = part.partition(":")
+        if not (name and colon and inner) or name in tokens:
+            raise _invalid("is not a commit token")
+        try:
+            tokens[name] = base64.b64decode(inner + "=" * (-len(inner) % 4), altchars="-_", validate=True).decode()
+        except ValueError:  # of base64 as well as of UTF-8
+            raise _invalid("is not a commit token") from None
+    return tokens
+
+
+def _invalid(why: str) -> InvalidField:
+    return InvalidField(violations={"min_commit_token": why})
+
+
+def _digest(scope: Scope) -> str:
+    text = "\x00".join((scope.org_id or "", scope.domain_id or ""))
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
