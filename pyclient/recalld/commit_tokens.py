@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 
 from recalld.errors import InvalidField
 from recalld.scope import Scope
+
+_REVISION = re.compile(r"[0-9a-f]{1,16}")
 
 
 def encode(scope: Scope, revision: int) -> str:
@@ -24,10 +27,9 @@ def decode(scope: Scope, token: str) -> int:
     digest, dot, revision = token.partition(".")
     if not dot or digest != _digest(scope):
         raise _invalid("is not a commit token of this scope")
-    try:
-        return int(revision, 16)
-    except ValueError:
-        raise _invalid("is not a commit token") from None
+    if not _REVISION.fullmatch(revision):  # `int` alone would take signs, spaces and underscores too
+        raise _invalid("is not a commit token")
+    return int(revision, 16)
 
 
 def join(tokens: Mapping[str, str]) -> str:

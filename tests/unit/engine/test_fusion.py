@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recalld_server.application.fusion import fuse
-from recalld_server.application.weighing import weigh
-from recalld_server.ports import FusionSpec, Lexical, Scored
+from recalld.engine.fusion import fuse
+from recalld.engine.ports import Lexical, Scored
+from recalld.engine.weighing import weigh
+from recalld.store import RankFusion
 
 KEYS = st.lists(st.sampled_from("abcdefghijklmnop"), unique=True, max_size=16)
 WEIGHTS = st.none() | st.floats(0, 5)
-SPECS = st.builds(FusionSpec, st.none() | st.integers(1, 100), WEIGHTS, WEIGHTS)
+SPECS = st.builds(RankFusion, st.none() | st.integers(1, 100), WEIGHTS, WEIGHTS)
 
 
 def leg(keys: list[str], top: float = 1.0) -> list[Scored]:
@@ -75,9 +76,9 @@ def test_a_single_match_is_trusted_as_far_as_it_covers_the_query():
 
 
 def test_a_leg_that_did_not_run_leaves_the_other_s_own_scores():
-    candidates, fusion = fuse(Lexical(leg(["a", "b"], 9.0)), None, FusionSpec())
+    candidates, fusion = fuse(Lexical(leg(["a", "b"], 9.0)), None, RankFusion())
     assert fusion is None
     assert [(each.id, each.score, each.lexical_rank) for each in candidates] == [("a", 9.0, 1), ("b", 4.5, 2)]
-    candidates, fusion = fuse(None, leg(["b"]), FusionSpec())
+    candidates, fusion = fuse(None, leg(["b"]), RankFusion())
     assert fusion is None
     assert [(each.id, each.score, each.semantic_rank) for each in candidates] == [("b", 1.0, 1)]
