@@ -11,6 +11,7 @@ from recalld.degradations import Event, read_degradations, tell_left_out, tell_m
 from recalld.errors import DeadlineExceeded, InvalidField, RecalldError, UnknownSource
 from recalld.item import MemoryItem
 from recalld.lanes import Lanes
+from recalld.limits import LIMITS
 from recalld.scope import CtxLike, listening, remaining_of
 from recalld.source import MemorySource, accepts_writes
 from recalld.store import (
@@ -50,6 +51,11 @@ def as_store(source: MemorySource) -> MemoryStore:
 def keeps_records(source: MemorySource) -> bool:
     """Whether memories of the source can be read and changed by id. A source that does not say keeps none."""
     return bool(getattr(source, "keeps_records", False))
+
+
+def fit_k(store: MemoryStore, k: int) -> int:
+    """The `k` of a short form as a search of the store takes it: one that keeps records has a limit."""
+    return min(k, LIMITS.max_k) if keeps_records(store) else k
 
 
 def declared_modes(source: MemorySource) -> frozenset[RetrievalMode]:

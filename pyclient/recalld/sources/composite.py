@@ -13,7 +13,7 @@ from recalld.errors import AllSourcesFailed, CompositeWriteError, MemoryWriteRef
 from recalld.fusion import DedupeMode, check_dedupe
 from recalld.identity import assign_ids
 from recalld.item import MemoryItem
-from recalld.lift import keeps_records
+from recalld.lift import fit_k, keeps_records
 from recalld.scope import CtxLike, scope_of
 from recalld.source import MemorySource, Reranker, accepts_writes
 from recalld.sources.member_records import MemberRecords
@@ -21,7 +21,6 @@ from recalld.sources.members import (
     ask_members,
     check_distinct,
     find_wrong_request,
-    fit_k,
     give_share,
     label_members,
     name_failures,

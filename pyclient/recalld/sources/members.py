@@ -16,8 +16,6 @@ from recalld.errors import (
     RecalldError,
     ScopeRequired,
 )
-from recalld.lift import keeps_records
-from recalld.limits import LIMITS
 from recalld.scope import CtxLike, observe, remaining_of
 from recalld.store import MemoryStore
 
@@ -131,8 +129,3 @@ def find_wrong_request(errors: Iterable[BaseException]) -> RecalldError | None:
 def name_failures(failures: Mapping[str, Exception]) -> AllSourcesFailed:
     """The error of a search that every member failed, each with an error that may travel."""
     return AllSourcesFailed({label: as_recalld_error(label, error) for label, error in failures.items()})
-
-
-def fit_k(store: MemoryStore, k: int) -> int:
-    """The `k` of a short form as a search of the store takes it: one that keeps records has a limit."""
-    return min(k, LIMITS.max_k) if keeps_records(store) else k

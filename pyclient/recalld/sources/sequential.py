@@ -10,10 +10,11 @@ from recalld import commit_tokens
 from recalld.degradations import degradation_of
 from recalld.errors import AllSourcesFailed
 from recalld.item import MemoryItem
+from recalld.lift import fit_k
 from recalld.scope import CtxLike
 from recalld.source import MemorySource, accepts_writes
 from recalld.sources.member_records import MemberRecords
-from recalld.sources.members import ask_member, find_wrong_request, fit_k, label_members, name_failures, report
+from recalld.sources.members import ask_member, find_wrong_request, label_members, name_failures, report
 from recalld.store import MemoryStore, SearchHit, SearchQuery, SearchResult, WriteBatch, WriteOutcome
 from recalld.where import parse_where
 
