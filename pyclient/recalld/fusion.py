@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
@@ -11,8 +11,13 @@ from recalld.errors import InvalidField
 from recalld.item import MemoryItem
 from recalld.source import Reranker
 
-DedupeMode = Literal["id", "content"]
-"""How items are known to be one fact: `"id"` by a shared id or identical content, `"content"` by content alone."""
+DedupeMode = Literal["id", "content", "origin"]
+"""How items are known to be one fact.
+
+`"id"`: by a shared id or identical content. `"content"`: by content alone. `"origin"`: an id counts only within one
+origin (the source and, where a server found it, that server's source), content only between different ones: a single
+source knows its own copies.
+"""
 
 #: The rank constant of the paper that describes the method. A server weighs its legs with one of its own.
 RRF_K = 60
@@ -21,60 +26,110 @@ RRF_K = 60
 def check_dedupe(mode: DedupeMode | None) -> None:
     """Raises InvalidField (a ValueError) for a word that is no mode."""
     if mode is not None and mode not in get_args(DedupeMode):
-        raise InvalidField(f"dedupe is 'id', 'content' or None, not {mode!r}")
+        raise InvalidField(f"dedupe is 'id', 'content', 'origin' or None, not {mode!r}")
 
 
 def merge_duplicates(items: Iterable[MemoryItem], mode: DedupeMode | None = "id") -> list[MemoryItem]:
     """Keep one item of each fact, in the order in which the facts first appear.
 
     With `"id"`, items are one fact when they share an id or have identical content, and so is whatever hangs together
-    by a chain of such pairs. With `"content"` an id says nothing, for sources that number their records each on its
-    own. None keeps every copy.
+    by a chain of such pairs. Two sources that each number their records on their own want another mode, since `7` of
+    one is not `7` of the other. With `"content"` an id says nothing. With `"origin"` two memories of one source are
+    never one fact, whatever they say: the first of each origin with a content are one fact, then the second of each.
+    None keeps every copy.
 
-    The survivor is the first copy, with the highest score of all copies and two stamps in its metadata:
-    `dedupe_sources`, the distinct names of the sources that gave a copy, in order, and `dedupe_count`, how many copies
-    there were. Copies that carry stamps already (of a composite within a composite) count for what they stand for.
-    An item that met no copy comes back as the very same object.
+    The survivor is as `merge_copies` makes it. An item that met no copy comes back as the very same object.
     """
+    pool = list(items)
+    return [merge_copies([pool[place] for place in places]) for places in find_copies(pool, mode)]
+
+
+def find_copies(items: Sequence[MemoryItem], mode: DedupeMode | None = "id") -> list[list[int]]:
+    """The places of the copies of each fact, in the order in which the facts first appear; see `merge_duplicates`."""
     check_dedupe(mode)
     if mode is None:
-        return list(items)
+        return [[place] for place in range(len(items))]
     groups = _Groups()
+    identify = _identify_by_origin() if mode == "origin" else _IDENTIFY[mode]
     for item in items:
-        keys: list[tuple[str, str]] = [("content", item.content)]
-        if mode == "id" and item.id:
-            keys.append(("id", item.id))
-        groups.add(item, keys)
-    return [copies[0] if len(copies) == 1 else _survivor(copies) for copies in groups.facts()]
+        groups.add(identify(item))
+    return groups.list_facts()
+
+
+def merge_copies(copies: Sequence[MemoryItem]) -> MemoryItem:
+    """One item for all copies of a fact; a single one is given back as it is.
+
+    It is the first copy, with the highest score of all and two stamps in its metadata: `dedupe_sources`, the distinct
+    names of the sources that gave a copy, in order, and `dedupe_count`, how many copies there were. Copies that carry
+    stamps already (of a composite within a composite) count for what they stand for.
+    """
+    if len(copies) == 1:
+        return copies[0]
+    scores = [copy.score for copy in copies if copy.score is not None and not math.isnan(copy.score)]
+    sources: dict[str, None] = {}
+    for copy in copies:
+        sources.update(dict.fromkeys((copy.source, *_read_sources(copy.metadata))))
+    stamps = {"dedupe_sources": list(sources), "dedupe_count": sum(_read_count(copy.metadata) for copy in copies)}
+    return replace(copies[0], score=max(scores, default=None), metadata={**copies[0].metadata, **stamps})
+
+
+_Keys = list[tuple[Hashable, ...]]
+
+
+def _identify_by_id(item: MemoryItem) -> _Keys:
+    keys: _Keys = [("content", item.content)]
+    if item.id:
+        keys.append(("id", item.id))
+    return keys
+
+
+_IDENTIFY: Mapping[str, Callable[[MemoryItem], _Keys]] = {
+    "id": _identify_by_id,
+    "content": lambda item: [("content", item.content)],
+}
+
+
+def _identify_by_origin() -> Callable[[MemoryItem], _Keys]:
+    """Keys for one list of items: content counts together with how many memories of the same origin said it before."""
+    seen: dict[Hashable, dict[Hashable, int]] = {}
+
+    def identify(item: MemoryItem) -> _Keys:
+        origin = (item.source, item.attributes.origin if item.attributes else "")
+        memories = seen.setdefault((origin, item.content), {})
+        memory = item.id or len(memories)  # each item without an id is a memory of its own
+        keys: _Keys = [("content", item.content, memories.setdefault(memory, len(memories)))]
+        if item.id:
+            keys.append(("id", origin, item.id))
+        return keys
+
+    return identify
 
 
 class _Groups:
-    """Items joined by the keys that they share: a union-find over their places in the list."""
+    """Places joined by the keys that they share: a union-find."""
 
     def __init__(self) -> None:
-        self._items: list[MemoryItem] = []
         self._parent: list[int] = []
-        self._place: dict[tuple[str, str], int] = {}
+        self._place: dict[Hashable, int] = {}
 
-    def add(self, item: MemoryItem, keys: Iterable[tuple[str, str]]) -> None:
-        place = len(self._items)
-        self._items.append(item)
+    def add(self, keys: Iterable[Hashable]) -> None:
+        place = len(self._parent)
         self._parent.append(place)
         for key in keys:
             known = self._place.setdefault(key, place)
             if known != place:
                 self._join(known, place)
 
-    def facts(self) -> Iterable[list[MemoryItem]]:
-        groups: dict[int, list[MemoryItem]] = {}
-        for place, item in enumerate(self._items):
-            groups.setdefault(self._root(place), []).append(item)
-        return groups.values()
+    def list_facts(self) -> list[list[int]]:
+        groups: dict[int, list[int]] = {}
+        for place in range(len(self._parent)):
+            groups.setdefault(self._find_root(place), []).append(place)
+        return list(groups.values())
 
     def _join(self, one: int, other: int) -> None:
-        self._parent[self._root(other)] = self._root(one)
+        self._parent[self._find_root(other)] = self._find_root(one)
 
-    def _root(self, place: int) -> int:
+    def _find_root(self, place: int) -> int:
         parent = self._parent
         while parent[place] != place:
             parent[place] = parent[parent[place]]
@@ -82,23 +137,14 @@ class _Groups:
         return place
 
 
-def _survivor(copies: Sequence[MemoryItem]) -> MemoryItem:
-    scores = [copy.score for copy in copies if copy.score is not None and not math.isnan(copy.score)]
-    sources: dict[str, None] = {}
-    for copy in copies:
-        sources.update(dict.fromkeys((copy.source, *_stamped_sources(copy.metadata))))
-    stamps = {"dedupe_sources": list(sources), "dedupe_count": sum(_stamped_count(copy.metadata) for copy in copies)}
-    return replace(copies[0], score=max(scores, default=None), metadata={**copies[0].metadata, **stamps})
-
-
-def _stamped_sources(metadata: Mapping[str, Any]) -> list[str]:
+def _read_sources(metadata: Mapping[str, Any]) -> list[str]:
     stamp: Any = metadata.get("dedupe_sources")
     if not isinstance(stamp, list):
         return []
     return [name for name in cast("list[Any]", stamp) if isinstance(name, str)]
 
 
-def _stamped_count(metadata: Mapping[str, Any]) -> int:
+def _read_count(metadata: Mapping[str, Any]) -> int:
     stamp: Any = metadata.get("dedupe_count")
     return stamp if isinstance(stamp, int) and stamp > 1 else 1
 
@@ -134,6 +180,14 @@ def rrf_rerank(k: int = RRF_K, weights: Mapping[str, float] | None = None) -> Re
         return sorted(scored, key=_by_score)[: max(k, 0)]
 
     return rerank
+
+
+async def rank_across_sources(query: str, items: list[MemoryItem], *, k: int) -> list[MemoryItem]:
+    """The `k` best of several sources by reciprocal rank, as `rrf_rerank` ranks them. Items of a single source keep its
+    ranking and its scores, which then compare."""
+    if len({item.source for item in items}) <= 1:
+        return items[: max(k, 0)]
+    return await rrf_rerank()(query, items, k=k)
 
 
 def reciprocal_rank_fusion(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
@@ -73,7 +75,7 @@ class Ctx:
     @property
     def remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None without one."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+        return remaining_of(self)
 
 
 #: The fields of a context that a caller's own object may have or lack.
@@ -103,8 +105,30 @@ def user_of(ctx: CtxLike) -> str | None:
     return user or None
 
 
+def remaining_of(ctx: CtxLike) -> float | None:
+    """Seconds until the deadline of any context, at least 0; None without one."""
+    deadline: float | None = getattr(ctx, "deadline", None)
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+_LISTENERS: ContextVar[tuple[Observe, ...]] = ContextVar("recalld_listeners", default=())
+
+
+@contextmanager
+def listening(listener: Observe) -> Generator[None]:
+    """Within the block (and in tasks that it starts) the listener hears what the context's observer is told, also where
+    the context has none."""
+    token = _LISTENERS.set((*_LISTENERS.get(), listener))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
 def observe(ctx: CtxLike, event: str, **fields: Any) -> None:
     """Tells the context's observer, if it has one, of something that happened."""
+    for listener in _LISTENERS.get():
+        listener(event, fields)
     observer: Observe | None = getattr(ctx, "observe", None)
     if observer is not None:
         observer(event, fields)

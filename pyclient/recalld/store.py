@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, Final, Literal, Protocol
@@ -171,6 +171,10 @@ class MemoryStore(MemorySource, Protocol):
 
     @property
     def keeps_records(self) -> bool: ...
+
+    async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike, idempotency_key: str = "") -> None:
+        """Raises CompositeWriteError when a source failed. idempotency_key: as in `WriteBatch`."""
+        ...
 
     async def search(self, query: SearchQuery, *, ctx: CtxLike) -> SearchResult: ...
 

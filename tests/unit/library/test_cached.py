@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recalld import CachedMemory, Ctx, MemoryItem, Scope, ToolMemory
-from recalld.decorators.cached import _canonical  # pyright: ignore[reportPrivateUsage]
+from recalld.decorators.cached import _make_key  # pyright: ignore[reportPrivateUsage]
 from recalld.errors import ScopeRequired
 from recalld.testing import BlockedMemory, FailingMemory, ListMemory
 
@@ -176,7 +176,7 @@ class TestWhereInTheKey:
 
     @given(values, values)
     def test_keys_are_equal_exactly_when_values_and_types_are(self, one: Any, other: Any):
-        assert (_canonical(one) == _canonical(other)) is (typed(one) == typed(other))
+        assert (_make_key(one) == _make_key(other)) is (typed(one) == typed(other))
 
 
 def typed(value: Any) -> str:

@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recalld import MemoryItem, RecalldError, rrf_rerank, score_sort_rerank
-from recalld.fusion import merge_duplicates, reciprocal_rank_fusion
+from recalld import MemoryAttributes, MemoryItem, RecalldError, rrf_rerank, score_sort_rerank
+from recalld.fusion import merge_duplicates, rank_across_sources, reciprocal_rank_fusion
 
 
 def item(
     content: str, source: str = "a", score: float | None = None, id: str | None = None, **metadata: Any
 ) -> MemoryItem:
     return MemoryItem(content, source, score, metadata, id=id)
+
+
+def found_by_a_server(content: str, source: str, origin: str, id: str | None) -> MemoryItem:
+    return MemoryItem(content, source, id=id, attributes=MemoryAttributes(origin=origin))
 
 
 class TestMerging:
@@ -44,6 +48,23 @@ class TestMerging:
         assert [one.content for one in merged] == ["x"]
         assert merged[0].metadata["dedupe_count"] == 5
         assert merged[0].metadata["dedupe_sources"] == ["a", "b", "c"]
+
+    def test_by_origin_an_id_is_one_fact_only_within_one_origin(self):
+        pool = [item("new text", "a", id="1"), item("other text", "b", id="1"), item("old text", "a", id="1")]
+        merged = merge_duplicates(pool, "origin")
+        assert [one.content for one in merged] == ["new text", "other text"]
+        assert merged[0].metadata["dedupe_count"] == 2
+        assert merged[1] is pool[1]
+
+    def test_by_origin_the_sources_behind_a_source_are_apart(self):
+        pool = [found_by_a_server(text, "team", origin, "1") for text, origin in (("x", "memory"), ("y", "notes"))]
+        assert merge_duplicates(pool, "origin") == pool
+
+    def test_by_origin_two_memories_of_one_source_stay_two_also_beside_a_copy_elsewhere(self):
+        pool = [item("x", "a", id="1"), item("x", "b", id="9"), item("x", "a", id="2"), item("x", "a")]
+        merged = merge_duplicates(pool, "origin")
+        assert [(one.source, one.id) for one in merged] == [("a", "1"), ("a", "2"), ("a", None)]
+        assert merged[0].metadata["dedupe_sources"] == ["a", "b"]
 
     def test_ids_that_are_none_or_empty_join_nothing(self):
         pool = [item("x"), item("y"), item("z", id="")]
@@ -101,19 +122,32 @@ class TestMerging:
             ),
             max_size=12,
         ),
-        st.sampled_from(["id", "content"]),
+        st.sampled_from(["id", "content", "origin"]),
     )
     def test_agrees_with_the_plain_reading(self, pool: list[MemoryItem], mode: Any):
         """Facts are the connected groups of the relation "same content, or same id"; found here by brute force."""
 
-        def same(one: MemoryItem, other: MemoryItem) -> bool:
-            return one.content == other.content or (mode == "id" and one.id is not None and one.id == other.id)
+        def which(place: int) -> int:
+            """How many memories of the same source with the same content come before."""
+            one = pool[place]
+            same = [p for p in range(place) if (pool[p].source, pool[p].content) == (one.source, one.content)]
+            known = [pool[p].id for p in same]
+            if one.id in known and one.id is not None:
+                same = same[: known.index(one.id)]
+            return len({pool[p].id or p for p in same})
+
+        def are_one(one: int, other: int) -> bool:
+            a, b = pool[one], pool[other]
+            same_id = a.id is not None and a.id == b.id
+            if mode == "origin":
+                return same_id if a.source == b.source else a.content == b.content and which(one) == which(other)
+            return a.content == b.content or (mode == "id" and same_id)
 
         rest, facts = list(range(len(pool))), list[list[int]]()
         while rest:
             fact = [rest.pop(0)]
             for place in fact:
-                near = [other for other in rest if same(pool[place], pool[other])]
+                near = [other for other in rest if are_one(place, other)]
                 fact.extend(near)
                 rest = [other for other in rest if other not in near]
             facts.append(sorted(fact))
@@ -132,6 +166,19 @@ class TestMerging:
                 assert survivor.score == max((c.score for c in copies if c.score is not None), default=None)
                 assert survivor.metadata["dedupe_count"] == len(copies)
                 assert survivor.metadata["dedupe_sources"] == list(dict.fromkeys(copy.source for copy in copies))
+
+    @given(
+        st.lists(st.builds(item, st.sampled_from("xy"), st.sampled_from("abc"), id=st.sampled_from("123")), max_size=9)
+    )
+    def test_by_origin_no_memory_of_a_source_is_lost(self, pool: list[MemoryItem]):
+        """Where an id has one text within its source, as sources keep it, no two ids of a source become one fact."""
+        texts: dict[tuple[str, str | None], str] = {}
+        kept = [one for one in pool if texts.setdefault((one.source, one.id), one.content) == one.content]
+        merged = merge_duplicates(kept, "origin")
+        for source in "abc":
+            ids = {one.id for one in kept if one.source == source}
+            facts = [one for one in merged if source in one.metadata.get("dedupe_sources", [one.source])]
+            assert len(facts) == len(ids)
 
 
 class TestScoreSort:
@@ -179,6 +226,20 @@ class TestRRFRerank:
     def test_numbers_out_of_range_are_refused(self, k: int, weights: Any):
         with pytest.raises(ValueError, match=r"constant|weight"):
             rrf_rerank(k, weights)
+
+
+class TestRankAcrossSources:
+    async def test_a_single_source_keeps_its_ranking_and_scores(self):
+        pool = [item("a1", "a", 0.2), item("a2", "a", 0.9), item("a3", "a")]
+        assert await rank_across_sources("q", pool, k=2) == pool[:2]
+
+    async def test_several_are_ranked_by_rank_within_each(self):
+        pool = [item("a1", "a", 900.0), item("a2", "a", 800.0), item("b1", "b", 0.2)]
+        ranked = await rank_across_sources("q", pool, k=2)
+        assert [(one.content, one.score) for one in ranked] == [("a1", 1 / 61), ("b1", 1 / 61)]
+
+    async def test_nothing_is_nothing(self):
+        assert await rank_across_sources("q", [], k=3) == await rank_across_sources("q", [item("a")], k=-1) == []
 
 
 rankings = st.lists(st.lists(st.sampled_from("abcdef"), unique=True, max_size=6), min_size=1, max_size=4)
