@@ -16,13 +16,13 @@ from grpc_reflection.v1alpha import reflection
 
 from recalld.errors import InvalidField, SourceUnavailable
 from recalld.limits import Limits
-from recalld_server.application import Application
 from recalld_server.transport import admin, health, memory
 from recalld_server.transport.call import Work
 from recalld_server.transport.interceptors import in_order
 from recalld_server.transport.interceptors.admission import Admission, Capacity
 from recalld_server.transport.interceptors.draining import Draining
 from recalld_server.transport.pipeline import Pipeline
+from recalld_server.transport.served import Served
 
 #: Named for reflection, so that grpcurl can print the details of an error; importing the file registers it.
 _ERROR_DETAILS = error_details_pb2.DESCRIPTOR
@@ -105,15 +105,15 @@ class RunningServer:
         await self._server.stop(_LAST)
 
 
-async def serve(application: Application, config: TransportConfig) -> RunningServer:
+async def serve(served: Served, config: TransportConfig) -> RunningServer:
     """Listens and answers. Raises SourceUnavailable when the port cannot be had, InvalidField for a TLS file that
     cannot be read."""
     stopping = asyncio.Event()
-    draining = Draining(application.name, stopping)
+    draining = Draining(served.memory.name, stopping)
     admission = Admission(config.capacities(), config.patience)
     methods = [
-        *memory.MemoryService(application, config.limits, admission, stopping).methods(),
-        *admin.AdminService(application, config.limits).methods(),
+        *memory.MemoryService(served.memory, config.limits, admission, stopping).methods(),
+        *admin.AdminService(served, config.limits).methods(),
     ]
     server = grpc.aio.server(options=_options(config.limits))
     server.add_generic_rpc_handlers(

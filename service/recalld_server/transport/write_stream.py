@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from recalld.errors import RecalldError, SourceUnavailable, StreamProtocol
 from recalld.limits import Limits
 from recalld.scope import Scope
+from recalld.sources.composite import CompositeMemory
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
-from recalld_server.application import Application
 from recalld_server.transport.call import Call, Requests
+from recalld_server.transport.commits import commit_write
 from recalld_server.transport.interceptors.admission import Gate
 from recalld_server.transport.outcomes import encode_outcome
 from recalld_server.transport.requests import Write, read_write
@@ -38,16 +39,17 @@ class WriteStream:
     control slows a client that sends more.
     """
 
-    application: Application
+    memory: CompositeMemory
     limits: Limits
     gate: Gate
     stopping: asyncio.Event
+    call: Call
     _pending: deque[_Batch] = field(default_factory=deque[_Batch], init=False)
     _read: int = field(default=0, init=False)
     _reading: bool = field(default=True, init=False)
     _failure: RecalldError | None = field(default=None, init=False)
 
-    async def run(self, requests: Requests[pb.WriteRequest], call: Call) -> None:
+    async def run(self, requests: Requests[pb.WriteRequest]) -> None:
         """Serves the stream to its end. Raises what ended it, unless the client did."""
         stop = asyncio.create_task(self.stopping.wait())
         next_request: asyncio.Task[pb.WriteRequest | None] | None = None
@@ -57,12 +59,12 @@ class WriteStream:
                     next_request = asyncio.create_task(requests.next())
                 await self._something_happened(next_request, stop)
                 if self._pending and self._pending[0].answer.done():
-                    await call.send(self._pending.popleft().answer.result())
+                    await self.call.send(self._pending.popleft().answer.result())
                 if self._reading and next_request is not None and next_request.done():
                     self._take(next_request)
                     next_request = None
                 if stop.done() and self._reading:
-                    self._end(SourceUnavailable(f"{self.application.name} is stopping"))
+                    self._end(SourceUnavailable(f"{self.memory.name} is stopping"))
         finally:
             await _cancelled(stop, next_request, *(batch.answer for batch in self._pending))
         if self._failure is not None:
@@ -120,13 +122,7 @@ class WriteStream:
             await asyncio.wait(earlier)
         try:
             async with self.gate.queued():
-                outcome = await self.application.write(
-                    write.scope,
-                    write.items,
-                    idempotency_key=write.idempotency_key,
-                    sources=write.sources,
-                    lane=(id(self), write.scope),
-                )
+                outcome = await commit_write(self.memory, write, self.call, lane=(id(self), write.scope))
         except RecalldError as error:
             return pb.WriteResponse(sequence=sequence, error=encode_write_error(error))
         except Exception as error:  # noqa: BLE001 - a defect fails its batch; the others have their own answers
