@@ -19,6 +19,7 @@ from recalld.errors import AllSourcesFailed, CompositeWriteError, MemoryWriteRef
 from recalld.fusion import DedupeMode, rrf_rerank, score_sort_rerank
 from recalld.grounding import as_grounder, as_grounding_source, render_grounding
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
+from recalld.lift import as_store
 from recalld.scope import Ctx, CtxLike, Scope
 from recalld.source import MemorySource, Reranker
 from recalld.sources.composite import CompositeMemory
@@ -29,11 +30,25 @@ from recalld.sources.scratchpad import ScratchpadMemory
 from recalld.sources.sequential import SequentialMemory
 from recalld.sources.tool import FunctionTool, Tool, ToolMemory, default_parse
 from recalld.sources.vector import Chunk, VectorMemory, VectorPort
+from recalld.store import (
+    UNSET,
+    Degradation,
+    ItemPage,
+    MemoryStore,
+    RankFusion,
+    RetrievalMode,
+    SearchHit,
+    SearchQuery,
+    SearchResult,
+    WriteBatch,
+    WriteOutcome,
+)
 
 if TYPE_CHECKING:
     from recalld.sources.remote import RemoteMemory, TLSConfig
 
 __all__ = [
+    "UNSET",
     "AllSourcesFailed",
     "CachedMemory",
     "Chunk",
@@ -43,27 +58,35 @@ __all__ = [
     "Ctx",
     "CtxLike",
     "DedupeMode",
+    "Degradation",
     "DirectoryFiles",
     "FileMemory",
     "FunctionTool",
     "InMemoryFiles",
+    "ItemPage",
     "JournalMemory",
     "MemoryAttributes",
     "MemoryItem",
     "MemorySource",
     "MemoryStatus",
+    "MemoryStore",
     "MemoryWriteRefused",
     "Message",
     "MutationJournal",
     "OnWritePolicy",
+    "RankFusion",
     "ReadOnlyMemory",
     "RecalldError",
     "RemoteMemory",
     "Reranker",
+    "RetrievalMode",
     "Scope",
     "ScopeViolation",
     "ScopedMemory",
     "ScratchpadMemory",
+    "SearchHit",
+    "SearchQuery",
+    "SearchResult",
     "SequentialMemory",
     "TLSConfig",
     "Tool",
@@ -72,9 +95,12 @@ __all__ = [
     "VectorPort",
     "Visibility",
     "WrapperMemory",
+    "WriteBatch",
+    "WriteOutcome",
     "__version__",
     "as_grounder",
     "as_grounding_source",
+    "as_store",
     "default_parse",
     "render_grounding",
     "rrf_rerank",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from recalld import (
+    UNSET,
     CachedMemory,
     CompactedMemory,
     CompositeMemory,
@@ -21,6 +22,7 @@ from recalld import (
     JournalMemory,
     MemoryItem,
     MemorySource,
+    MemoryStore,
     Message,
     MutationJournal,
     OnWritePolicy,
@@ -30,17 +32,24 @@ from recalld import (
     Scope,
     ScopedMemory,
     ScratchpadMemory,
+    SearchQuery,
+    SearchResult,
     SequentialMemory,
     Tool,
     ToolMemory,
     VectorMemory,
     VectorPort,
     WrapperMemory,
+    WriteBatch,
+    WriteOutcome,
     as_grounder,
     as_grounding_source,
+    as_store,
     rrf_rerank,
     score_sort_rerank,
 )
+from recalld.engine import LocalMemory
+from recalld.fusion import rank_across_sources
 from recalld.testing import BlockedMemory, FailingMemory, InMemoryVectors, ListMemory
 
 
@@ -125,6 +134,22 @@ sources: list[MemorySource] = [
     FailingMemory(OSError()),
     BlockedMemory(),
 ]
+
+# Composites and decorators are stores, whatever they stand around; a plain source becomes one
+
+stores: list[MemoryStore] = [
+    as_store(own),
+    CompositeMemory([own], records="own"),
+    CompositeMemory([own]).select(["own"]),
+    SequentialMemory([own]),
+    WrapperMemory(own),
+    ScopedMemory(own),
+    CachedMemory(own),
+    CompactedMemory(own, Compactor()),
+    ReadOnlyMemory(own),
+    LocalMemory(),
+]
+not_yet: MemoryStore = own  # pyright: ignore[reportAssignmentType]
 CompositeMemory([Forgetful()])  # pyright: ignore[reportArgumentType]
 
 # Words are closed
@@ -132,6 +157,7 @@ CompositeMemory([Forgetful()])  # pyright: ignore[reportArgumentType]
 mode: DedupeMode = "content"
 policy: OnWritePolicy = "ignore"
 CompositeMemory([], dedupe=None)
+CompositeMemory([], dedupe="origin", reranker=rank_across_sources)
 CompositeMemory([], dedupe="ids")  # pyright: ignore[reportArgumentType]
 ReadOnlyMemory(own, "drop")  # pyright: ignore[reportArgumentType]
 
@@ -175,6 +201,11 @@ async def calls() -> None:
     assert_type(await memory.query("q", k=3, ctx=Ctx()), list[MemoryItem])
     assert_type(await memory.query("q", k=3, ctx=FrameworkContext(), where={"page": 3}), list[MemoryItem])
     await memory.write((each for each in [item]), ctx=Ctx())
+    await memory.write([item], ctx=Ctx(), idempotency_key="again")
+    assert_type(await memory.search(SearchQuery("q", where={"page": 3}), ctx=Ctx()), SearchResult)
+    assert_type(await memory.commit(WriteBatch([item], lane="stream"), ctx=Ctx()), WriteOutcome)
+    assert_type([each async for each in memory.list(ctx=Ctx())], list[MemoryItem])
+    assert_type(await memory.update("7", ctx=Ctx(), metadata_changes={"old": UNSET}), MemoryItem)
     await memory.query("q", 3, ctx=Ctx())  # pyright: ignore[reportCallIssue]
     await memory.query("q", k=3, ctx="acme")  # pyright: ignore[reportArgumentType]
     await memory.write(["text"], ctx=Ctx())  # pyright: ignore[reportArgumentType]

@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefused, ScopeViolation
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, Scope, observe, scope_of
+from recalld.store import RetrievalMode
 from recalld.where import parse_where
 
 #: Texts of fewer characters are searched at once: going to a thread takes longer.
@@ -106,6 +107,8 @@ class FileMemory:
     name: str = "files"
     _: KW_ONLY
     scope: Scope | None = None
+
+    retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
         conditions = dict(where or {})

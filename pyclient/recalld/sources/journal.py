@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike
+from recalld.store import RetrievalMode
 from recalld.where import parse_where
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class JournalMemory(Generic[T]):
     name: str = "journal"
 
     accepts_writes: ClassVar[bool] = False
+    retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
         conditions = dict(where or {})

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike
+from recalld.store import RetrievalMode
 from recalld.where import parse_where
 
 
@@ -32,6 +33,7 @@ class ScratchpadMemory:
     name: str = "scratchpad"
 
     accepts_writes: ClassVar[bool] = False
+    retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
         condition = parse_where(where)

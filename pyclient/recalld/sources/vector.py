@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, Scope, scope_of
+from recalld.store import RetrievalMode
 from recalld.where import parse_where
 
 
@@ -47,6 +48,8 @@ class VectorMemory:
     vector: VectorPort
     where: dict[str, Any] | None = None
     name: str = "vector"
+
+    retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.SEMANTIC})
 
     def __post_init__(self) -> None:
         parse_where(self.where)

@@ -2,7 +2,7 @@
 stand in for real ones."""
 
 from recalld.testing.contract import MemorySourceContract
-from recalld.testing.fakes import BlockedMemory, FailingMemory, InMemoryVectors, ListMemory
+from recalld.testing.fakes import BlockedMemory, FailingMemory, InMemoryVectors, ListMemory, ScriptedStore
 from recalld.testing.record_contract import RecordStoreContract
 from recalld.testing.store_contract import MemoryStoreContract
 
@@ -14,4 +14,5 @@ __all__ = [
     "MemorySourceContract",
     "MemoryStoreContract",
     "RecordStoreContract",
+    "ScriptedStore",
 ]

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recalld.filters import matches
 from recalld.item import MemoryItem
-from recalld.scope import CtxLike, Scope
+from recalld.scope import Ctx, CtxLike, Scope
 from recalld.sources.vector import Chunk
+from recalld.store import (
+    Degradation,
+    ItemPage,
+    RankFusion,
+    SearchHit,
+    SearchQuery,
+    SearchResult,
+    Where,
+    WriteBatch,
+    WriteOutcome,
+)
+from recalld.store_base import StoreBase
 from recalld.where import parse_where
 
 
@@ -96,6 +108,85 @@ class BlockedMemory(ListMemory):
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a method that a fake saw: its name, its context, and its other arguments by name."""
+
+    method: str
+    ctx: CtxLike
+    given: Mapping[str, Any]
+
+
+@dataclass(eq=False)
+class ScriptedStore(StoreBase):
+    """A `MemoryStore` that answers as it is told, and remembers its calls.
+
+    hits: what `search` finds, whatever is asked. items: what `get`, `list_page` and `update` know. outcome: of a
+    commit; None accepts it. token: the commit token of every answer. failures: by the name of a method, what it
+    raises. until: by the name of a method, what it waits for before it answers.
+    """
+
+    name: str = "scripted"
+    hits: Sequence[SearchHit] = ()
+    items: Sequence[MemoryItem] = ()
+    degradations: Sequence[Degradation] = ()
+    fusion: RankFusion | None = None
+    token: str = ""
+    outcome: WriteOutcome | None = None
+    accepts_writes: bool = True
+    keeps_records: bool = True
+    failures: Mapping[str, BaseException] = field(default_factory=dict[str, BaseException])
+    until: Mapping[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    calls: list[Call] = field(default_factory=list[Call], init=False)
+
+    def calls_of(self, method: str) -> list[Mapping[str, Any]]:
+        """The arguments of the calls of one method, in order."""
+        return [call.given for call in self.calls if call.method == method]
+
+    async def search(self, query: SearchQuery, *, ctx: CtxLike) -> SearchResult:
+        await self._see("search", ctx, query=query)
+        return SearchResult(self.hits[: max(query.k, 0)], self.degradations, self.token, self.fusion)
+
+    async def commit(self, batch: WriteBatch, *, ctx: CtxLike) -> WriteOutcome:
+        await self._see("commit", ctx, batch=batch)
+        ids = [item.id or f"{self.name}-{place}" for place, item in enumerate(batch.items)]
+        return self.outcome or WriteOutcome([self.name], ids=ids, commit_token=self.token)
+
+    async def get(self, ids: Sequence[str], *, ctx: CtxLike) -> list[MemoryItem]:
+        await self._see("get", ctx, ids=ids)
+        return [item for item in self.items if item.id in ids]
+
+    async def list_page(
+        self, *, ctx: CtxLike, where: Where = None, page_size: int = 100, page_token: str = ""
+    ) -> ItemPage:
+        await self._see("list_page", ctx, where=where, page_size=page_size, page_token=page_token)
+        return ItemPage(self.items)
+
+    async def update(self, id: str, *, ctx: CtxLike, **changes: Any) -> MemoryItem:
+        await self._see("update", ctx, id=id, **changes)
+        return next(item for item in self.items if item.id == id)
+
+    async def delete(
+        self, ids: Sequence[str] | None = None, *, ctx: CtxLike, where: Where = None, dry_run: bool = False
+    ) -> int:
+        await self._see("delete", ctx, ids=ids, where=where, dry_run=dry_run)
+        return len(self.items)
+
+    async def commit_token(self, *, ctx: CtxLike) -> str:
+        await self._see("commit_token", ctx)
+        return self.token
+
+    async def close(self) -> None:
+        await self._see("close", Ctx())
+
+    async def _see(self, method: str, ctx: CtxLike, **given: Any) -> None:
+        self.calls.append(Call(method, ctx, given))
+        if method in self.until:
+            await self.until[method].wait()
+        if method in self.failures:
+            raise self.failures[method]
 
 
 class InMemoryVectors:
