@@ -18,6 +18,9 @@ _NOT_COLUMNS = ("origin", "revision")
 #: The column of each attribute has its name.
 ATTRIBUTE_COLUMNS: Mapping[str, Kind] = {name: kind for name, kind in ATTRIBUTES.items() if name not in _NOT_COLUMNS}
 
+#: How the metadata of a table begin that say which model made its vectors.
+_MODEL = "recalld.model."
+
 _TIME = pa.timestamp("us", tz="UTC")
 _TYPES = {
     Kind.STRING: pa.string(),
@@ -55,8 +58,8 @@ ROW_COLUMNS = (*STATE_COLUMNS, "content", "metadata", "vector")
 def table_schema(scope: Scope, model: ModelIdentity) -> Any:
     """The Arrow schema of a scope's table.
 
-    A row is a memory or the receipt of a write, told apart by the first character of its key; `live` is true for
-    memories that are not deleted. `words` is what full text searches.
+    A row is a memory, the receipt of a write or the head of the scope, told apart by the first character of its key;
+    `live` is true for memories that are not deleted. `words` is what full text searches.
     """
     return pa.schema(
         [
@@ -77,36 +80,58 @@ def table_schema(scope: Scope, model: ModelIdentity) -> Any:
             "recalld.format": str(FORMAT),
             "recalld.org_id": scope.org_id or "",
             "recalld.domain_id": scope.domain_id or "",
-            "recalld.model.name": model.name,
-            "recalld.model.dimensions": str(model.dimensions),
-            "recalld.model.sha256": model.sha256,
+            **_told_of(model),
         },
     )
 
 
 def verify(schema: Any, scope: Scope, model: ModelIdentity, *, where: str) -> None:
     """Raises StorageCorrupt when the table is not this scope's or of another format, EmbeddingModelMismatch when its
-    vectors are another model's. `where` names the table."""
-    said: dict[str, str] = {
-        key.decode(): value.decode() for key, value in cast("dict[bytes, bytes]", schema.metadata or {}).items()
-    }
-    if said.get("recalld.format") != str(FORMAT):
-        raise StorageCorrupt(
-            f"{where} has format {said.get('recalld.format')!r}; this server reads {FORMAT}", details={"file": where}
-        )
+    vectors are another model's. `where` names the table.
+
+    Models are told apart by their fingerprints, whatever they are called; a table that has none, by what was looked at
+    when it was made: the weights and the dimensions.
+    """
+    said = verify_format(schema, where=where)
     if (said.get("recalld.org_id"), said.get("recalld.domain_id")) != (scope.org_id, scope.domain_id):
         raise StorageCorrupt(f"{where} belongs to another scope", details={"file": where})
-    stored = tuple(said.get(f"recalld.model.{part}", "") for part in ("name", "dimensions", "sha256"))
-    served = (model.name, str(model.dimensions), model.sha256)
-    if stored != served:
+    stored = _model_of(said)
+    served = _model_of(_told_of(model))
+    told_by = "fingerprint" if stored["fingerprint"] and served["fingerprint"] else "sha256"
+    if any(stored[part] != served[part] for part in ("dimensions", told_by)):
         raise EmbeddingModelMismatch(
             f"this scope was embedded with {_named(stored)}, and the server serves {_named(served)}; their vectors "
-            "cannot be compared. Serve with the stored model, or re-embed: read the items with List from a server with "
-            "the stored model and write them to a server with the new model and a new data directory",
+            "cannot be compared. Serve with the stored model and its settings (pooling, prefixes, tokens read), or "
+            "re-embed: read the items with List from a server with the stored model and write them to a server with "
+            "the new model and a new data directory",
             details={"storedModel": _named(stored), "servedModel": _named(served)},
         )
 
 
-def _named(model: tuple[str, ...]) -> str:
-    name, dimensions, digest = model
-    return f"{name} ({dimensions} dimensions, sha256 {digest[:12]})"
+def verify_format(schema: Any, *, where: str) -> Mapping[str, str]:
+    """What the table says of itself. Raises StorageCorrupt when it is of another format."""
+    said = {key.decode(): value.decode() for key, value in cast("dict[bytes, bytes]", schema.metadata or {}).items()}
+    if said.get("recalld.format") != str(FORMAT):
+        raise StorageCorrupt(
+            f"{where} has format {said.get('recalld.format')!r}; this server reads {FORMAT}", details={"file": where}
+        )
+    return said
+
+
+def _told_of(model: ModelIdentity) -> Mapping[str, str]:
+    told = {
+        "name": model.name,
+        "dimensions": str(model.dimensions),
+        "sha256": model.sha256,
+        "fingerprint": model.fingerprint,
+    }
+    return {f"{_MODEL}{part}": text for part, text in told.items()}
+
+
+def _model_of(said: Mapping[str, str]) -> Mapping[str, str]:
+    return {part: said.get(f"{_MODEL}{part}", "") for part in ("name", "dimensions", "sha256", "fingerprint")}
+
+
+def _named(model: Mapping[str, str]) -> str:
+    fingerprint = f", fingerprint {model['fingerprint'][:12]}" if model["fingerprint"] else ""
+    return f"{model['name']} ({model['dimensions']} dimensions, sha256 {model['sha256'][:12]}{fingerprint})"
