@@ -96,7 +96,7 @@ def fitting(field: Field) -> st.SearchStrategy[Any]:
 leaves: st.SearchStrategy[Filter] = fields.flatmap(
     lambda field: st.one_of(
         st.builds(Compare, st.just(field), st.sampled_from(Op), fitting(field)),
-        st.builds(In, st.just(field), st.lists(fitting(field), min_size=1, max_size=4).map(tuple)),
+        st.builds(In, st.just(field), st.lists(fitting(field), max_size=4).map(tuple)),
         st.builds(Exists, st.just(field)),
         st.builds(Contains, st.just(field), fitting(field)),
     )
