@@ -18,6 +18,7 @@ from recalld import (
     RetrievalMode,
     SearchHit,
     SearchQuery,
+    SearchResult,
     SequentialMemory,
     WriteBatch,
     WriteOutcome,
@@ -140,6 +141,14 @@ class TestAsAStore:
         assert result.hits == [hits[0], hits[0]]
         assert [given["query"] for given in two.calls_of("search")] == [replace(query, k=1)]
         assert one.calls[0].given["query"] == query
+
+    async def test_a_store_that_returns_too_much_is_cut(self, ctx: Ctx):
+        class Generous(ScriptedStore):
+            async def search(self, query: SearchQuery, *, ctx: Any) -> SearchResult:
+                return SearchResult(self.hits)
+
+        chain = SequentialMemory([Generous("a", [SearchHit(ITEM)]), Generous("b", [SearchHit(ITEM)] * 3)])
+        assert len((await chain.search(SearchQuery("q", 2), ctx=ctx)).hits) == 2
 
     async def test_fusion_is_that_of_the_only_source_asked(self, ctx: Ctx):
         fusion = RankFusion(2, 0.5, 0.5)
