@@ -60,38 +60,6 @@ def copy_where(where: Mapping[str, Any] | Filter | None) -> dict[str, Any]:
     return format_where(where) if _is_filter(where) else dict(_as_mapping(where))
 
 
-def format_where(filter: Filter | None) -> dict[str, Any] | None:
-    """The `where` dict that means the filter; None for None. Raises InvalidFilter for what a `where` cannot say."""
-    if filter is None:
-        return None
-    match filter:
-        case All(filters):
-            return {"$and": [format_where(each) for each in filters]}
-        case AnyOf(filters):
-            return {"$or": [format_where(each) for each in filters]}
-        case Not(inner):
-            return {"$not": format_where(inner)}
-        case Compare(field, op, value):
-            return {_format_field(field): {_SIGNS[op]: value}}
-        case In(field, values):
-            return {_format_field(field): {"$in": list(values)}}
-        case Exists(field):
-            return {_format_field(field): {"$exists": True}}
-        case Contains(field, value):
-            return {_format_field(field): {"$contains": value}}
-
-
-_SIGNS = {Op.EQ: "$eq", Op.NE: "$ne", Op.GT: "$gt", Op.GE: "$gte", Op.LT: "$lt", Op.LE: "$lte"}
-
-
-def _format_field(field: Field) -> str:
-    if field.name == "metadata":
-        return str(field).removeprefix("metadata.")
-    if field.name in ATTRIBUTES:
-        return f"attributes.{field.name}"
-    raise InvalidFilter(f"where: cannot name {field.name!r}")
-
-
 def check_operators(where: Mapping[str, Any] | None) -> None:
     """Raises InvalidFilter for an unknown operator, and leaves every other key and value to whoever takes them.
 

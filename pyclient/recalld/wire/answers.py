@@ -25,6 +25,7 @@ from recalld.store import (
 )
 from recalld.v1 import item_pb2
 from recalld.v1 import memory_service_pb2 as pb
+from recalld.values import Violations
 from recalld.wire.errors import (
     decode_write_error,
     encode_write_error,
@@ -34,7 +35,7 @@ from recalld.wire.errors import (
 )
 from recalld.wire.filters import encode_filter
 from recalld.wire.items import decode_item, encode_item
-from recalld.wire.values import Violations, checked_text
+from recalld.wire.values import checked_text
 
 _INT32 = 2**31
 

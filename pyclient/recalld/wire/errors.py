@@ -29,8 +29,8 @@ from recalld.errors import (
     Unauthenticated,
 )
 from recalld.v1 import error_reason_pb2, memory_service_pb2
+from recalld.values import Violations
 from recalld.wire.google_rpc import RichStatus, decode_status, encode_status
-from recalld.wire.values import Violations
 
 #: The trailer that carries a google.rpc.Status.
 STATUS_DETAILS = "grpc-status-details-bin"

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recalld_server.application.visibility import active_unless_named, every, readable_by, unexpired
+from recalld_server.ports import ModelIdentity, Row
 
 from recalld.errors import InvalidFilter
 from recalld.filters import (
@@ -34,8 +36,6 @@ from recalld.scope import Scope
 from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS, encode_filter
 from recalld_server.adapters.lancedb import LanceConfig, LanceStore, open_store
 from recalld_server.adapters.lancedb.filters import compile_filter
-from recalld_server.application.visibility import active_unless_named, every, readable_by, unexpired
-from recalld_server.ports import ModelIdentity, Row
 
 SCOPE = Scope("acme", "filters")
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
