@@ -32,9 +32,9 @@ from recalld.errors import DeadlineExceeded, InvalidField, UnknownSource
 from recalld.filters import All, AnyOf, Compare, Exists, Field, In, Not, Op
 from recalld.lift import keeps_records
 from recalld.testing import BlockedMemory, FailingMemory, InMemoryVectors, ListMemory, ScriptedStore
+from recalld.where import parse_where
 
 ITEM = MemoryItem("tea", "plain", 0.5, {"page": 3})
-from recalld.where import parse_where
 
 
 class Entered(BlockedMemory):
