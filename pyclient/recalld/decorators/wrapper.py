@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from recalld.item import MemoryItem
 from recalld.lanes import Lanes
-from recalld.lift import Lifts, commit_by_write, read_modes, fit_k, keeps_records, search_by_query
+from recalld.lift import Lifts, commit_by_write, fit_k, keeps_records, read_modes, search_by_query
 from recalld.scope import CtxLike
 from recalld.source import MemorySource, accepts_writes
 from recalld.store import (
