@@ -24,14 +24,13 @@ from rich.progress import track
 from rich.table import Table
 from texts import sentences
 
+from recalld.engine.fusion import DEFAULT_CANDIDATES
+from recalld.engine.visibility import active_unless_named, every, unexpired
 from recalld.scope import Scope
 from recalld.v1 import item_pb2, memory_service_pb2, memory_service_pb2_grpc
-from recalld_server.adapters.lancedb.config import LanceConfig
-from recalld_server.adapters.lancedb.store import open_store
+from recalld_server.adapters.lancedb import LanceConfig, open_records
 from recalld_server.adapters.onnx.config import EmbedderConfig
 from recalld_server.adapters.onnx.embedder import load_embedder
-from recalld_server.application.fusion import DEFAULT_CANDIDATES
-from recalld_server.application.visibility import active_unless_named, every, unexpired
 
 SCOPE = Scope("bench", "overhead")
 
@@ -70,7 +69,7 @@ async def load(stub: Any, texts: list[str]) -> None:
 
 async def measure(stub: Any, data: Path, questions: list[str]) -> dict[str, float]:
     embedder = load_embedder(EmbedderConfig())
-    store = await open_store(LanceConfig(name="memory", root=data, model=embedder.identity))
+    store = await open_records(LanceConfig(name="memory", root=data, model=embedder.identity))
     timings: dict[str, list[float]] = {"embed": [], "legs_and_read": [], "grpc": []}
     request = memory_service_pb2.QueryRequest(
         scope=item_pb2.Scope(org_id=SCOPE.org_id, domain_id=SCOPE.domain_id), k=10

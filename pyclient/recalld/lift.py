@@ -198,9 +198,8 @@ def _as_dict(where: Where) -> dict[str, Any] | None:
         return where
     if isinstance(where, Mapping):
         return dict(where)
-    formatted = format_where(where)
     # A key at the top may be a word of the source's own, such as `path_prefix`; in a typed filter it never is.
-    return {"$and": [formatted]} if formatted else None
+    return {"$and": [format_where(where)]}
 
 
 def _make_hit(item: MemoryItem, rank: int, ranked_by: RetrievalMode | None) -> SearchHit:

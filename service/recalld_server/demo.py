@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from recalld import Ctx, RemoteMemory
 from recalld.errors import RecalldError
-from recalld_server.adapters.remote.source import RemoteSource
-from recalld_server.ports import Batch, Hit, QuerySpec
+from recalld.store import SearchHit, SearchQuery, WriteBatch
 from recalld_server.samples import SAMPLE_QUESTIONS, SAMPLE_SCOPE, sample_items
 
 _READY = "recalld ready on "
@@ -56,23 +56,21 @@ def run_demo() -> None:
 
 
 async def _converse(console: Console, address: str) -> None:
-    source = RemoteSource("demo", address)
-    try:
+    ctx = Ctx(SAMPLE_SCOPE)
+    async with RemoteMemory(address) as memory:
         items = sample_items()
         began = time.perf_counter()
-        await source.write(SAMPLE_SCOPE, Batch(items))
+        (await memory.commit(WriteBatch(items), ctx=ctx)).raise_for_failures()
         took = time.perf_counter() - began
         console.print(f"[bold]recalld[/] on {address}: {len(items)} memories written durably in {took * 1000:.0f} ms\n")
         for question in SAMPLE_QUESTIONS:
             began = time.perf_counter()
-            ranked = await source.search(SAMPLE_SCOPE, QuerySpec(question, _HITS))
+            result = await memory.search(SearchQuery(question, _HITS), ctx=ctx)
             took = time.perf_counter() - began
-            console.print(_answer(question, ranked.hits, took))
-    finally:
-        await source.close()
+            console.print(_answer(question, result.hits, took))
 
 
-def _answer(question: str, hits: Sequence[Hit], took: float) -> Table:
+def _answer(question: str, hits: Sequence[SearchHit], took: float) -> Table:
     table = Table(title=f"[bold]{question}[/]  [dim]{took * 1000:.0f} ms[/]", title_justify="left", expand=True)
     table.add_column("memory", ratio=1)
     table.add_column("score", justify="right")

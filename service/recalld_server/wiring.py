@@ -9,48 +9,39 @@ import signal
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from recalld._version import __version__
-from recalld.limits import Limits
-from recalld.scope import Scope
-from recalld.sources.remote import TLSConfig
-from recalld_server.adapters.files.source import FilesSource
-from recalld_server.adapters.lancedb.config import LanceConfig
+from recalld.decorators.read_only import ReadOnlyMemory
+from recalld.engine import LocalMemory
+from recalld.engine.fusion import DEFAULT_CANDIDATES, DEFAULT_RANK_CONSTANT
+from recalld.engine.ports import ModelIdentity
+from recalld.fusion import rank_across_sources
+from recalld.limits import LIMITS, Limits
+from recalld.scope import Ctx, Scope
+from recalld.source import MemorySource, accepts_writes
+from recalld.sources.composite import CompositeMemory
+from recalld.sources.directory import DirectoryFiles
+from recalld.sources.file import FileMemory
+from recalld.sources.remote import RemoteMemory, TLSConfig
+from recalld.store import WriteBatch
+from recalld_server.adapters.lancedb import LanceConfig, open_records
 from recalld_server.adapters.lancedb.layout import open_layout
-from recalld_server.adapters.lancedb.store import open_store
 from recalld_server.adapters.onnx.config import EmbedderConfig
 from recalld_server.adapters.onnx.embedder import OnnxEmbedder, load_embedder
-from recalld_server.adapters.remote.source import RemoteSource
-from recalld_server.application import Application, ServerDescription, SourceDescription
-from recalld_server.application.change import ChangeMemories
-from recalld_server.application.composition import Composition, holds_records
-from recalld_server.application.embedded import EmbeddedSource
-from recalld_server.application.fusion import DEFAULT_CANDIDATES, DEFAULT_RANK_CONSTANT
-from recalld_server.application.query import QueryMemories
-from recalld_server.application.read import ReadMemories
-from recalld_server.application.read_only import ReadOnlyRecords, ReadOnlySource
-from recalld_server.application.write import WriteMemories
 from recalld_server.logs import log_to_stderr
-from recalld_server.ports import ModelIdentity, Source
 from recalld_server.samples import SAMPLE_SCOPE, sample_items
 from recalld_server.settings import FilesSource as FilesSettings
 from recalld_server.settings import LanceSource as LanceSettings
 from recalld_server.settings import RemoteSource as RemoteSettings
 from recalld_server.settings import Settings, SettingsError, SourceSettings, unknown_variables
+from recalld_server.transport.served import Served, ServerDescription, SourceDescription
 from recalld_server.transport.server import TransportConfig, serve
 
 _LOG = logging.getLogger(__name__)
 
 #: The source that is there without being asked for.
 _DEFAULT_SOURCE = LanceSettings(name="memory", type="lancedb")
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 def run_server(settings: Settings) -> None:
@@ -64,10 +55,11 @@ async def _run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.set)
-    async with application(settings) as served:
+    async with open_served(settings) as served:
         if settings.demo_data:
             # The samples have ids of their own, so that a second start writes them again in place.
-            await served.write(SAMPLE_SCOPE, sample_items(), idempotency_key="", sources=[_DEFAULT_SOURCE.name])
+            memory = served.memory.select([_DEFAULT_SOURCE.name])
+            (await memory.commit(WriteBatch(sample_items()), ctx=Ctx(SAMPLE_SCOPE))).raise_for_failures()
         server = await serve(served, _transport(settings))
         _say_what_is_served(settings, served.describe())
         print(f"recalld ready on {server.address}", flush=True)  # noqa: T201 - what starts a server waits for this line
@@ -76,20 +68,27 @@ async def _run(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def application(settings: Settings) -> AsyncGenerator[Application]:
-    """The use cases over the configured sources; closes them in the end. Raises RecalldError when one cannot open."""
+async def open_served(settings: Settings) -> AsyncGenerator[Served]:
+    """The configured memory; closes it in the end. Raises RecalldError when a source cannot open."""
     if any(isinstance(source, LanceSettings) for source in _configured(settings)):
         await asyncio.to_thread(open_layout, settings.data)  # a wrong directory is told before the model is loaded
-    embedder = await asyncio.to_thread(load_embedder, _embedder_config(settings))
+    embedder = await asyncio.to_thread(load_embedder, embedder_config(settings))
     try:
         await embedder.warm()
-        composition = await _compose(settings, embedder)
+        memory = await _compose(settings, embedder)
         try:
-            yield _wire(composition, embedder.identity)
+            yield Served(memory, lambda: _describe(memory, settings, embedder.identity))
         finally:
-            await composition.close()
+            await memory.close()
     finally:
         await embedder.close()
+
+
+async def open_memory(settings: Settings, name: str, root: str, embedder: OnnxEmbedder) -> LocalMemory:
+    """The engine over LanceDB at a root, a directory or the URI of an object store. Raises RecalldError when it cannot
+    open."""
+    records = await open_records(_lance_config(settings, name, root, embedder.identity))
+    return LocalMemory(records, embedder, limits=limits_of(settings))
 
 
 def _say_what_is_served(settings: Settings, served: ServerDescription) -> None:
@@ -113,52 +112,46 @@ def _configured(settings: Settings) -> Sequence[SourceSettings]:
     return [_DEFAULT_SOURCE, *settings.sources]
 
 
-def _wire(composition: Composition, model: ModelIdentity) -> Application:
-    def describe() -> ServerDescription:
-        return ServerDescription(
-            version=__version__,
-            name=composition.name,
-            sources=[SourceDescription(s.name, s.kind, s.accepts_writes) for s in composition.sources],
-            model=model,
-            rank_fusion_k=DEFAULT_RANK_CONSTANT,
-            lexical_weight=0.5,
-            semantic_weight=0.5,
-            candidates=DEFAULT_CANDIDATES,
-        )
-
-    return Application(
-        name=composition.name,
-        query=QueryMemories(composition),
-        write=WriteMemories(composition),
-        read=ReadMemories(composition),
-        change=ChangeMemories(composition),
-        describe=describe,
+def _describe(memory: CompositeMemory, settings: Settings, model: ModelIdentity) -> ServerDescription:
+    kinds = {source.name: source.type for source in _configured(settings)}
+    return ServerDescription(
+        version=__version__,
+        name=memory.name,
+        sources=[SourceDescription(s.name, kinds[s.name], accepts_writes(s)) for s in memory.sources],
+        model=model,
+        rank_fusion_k=DEFAULT_RANK_CONSTANT,
+        lexical_weight=0.5,
+        semantic_weight=0.5,
+        candidates=DEFAULT_CANDIDATES,
     )
 
 
-async def _compose(settings: Settings, embedder: OnnxEmbedder) -> Composition:
-    opened: list[Source] = []
+async def _compose(settings: Settings, embedder: OnnxEmbedder) -> CompositeMemory:
+    """The sources as one memory. Sources number their records each on their own, and their scores do not compare."""
+    opened: list[MemorySource] = []
     try:
         for source in _configured(settings):
             opened.append(_guarded(await _open(settings, source, embedder), source))
+        return CompositeMemory(opened, rank_across_sources, settings.name, "origin")
     except BaseException:
-        await Composition(settings.name, opened).close()
+        await CompositeMemory(opened).close()
         raise
-    return Composition(settings.name, opened)
 
 
-async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedder) -> Source:
+async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedder) -> MemorySource:
     match source:
         case LanceSettings():
-            store = await open_store(_lance_config(settings, source.name, embedder.identity))
-            return EmbeddedSource(source.name, store, embedder, SystemClock())
+            further = "" if source.name == _DEFAULT_SOURCE.name else f"/sources/{source.name}"
+            return await open_memory(settings, source.name, settings.data.rstrip("/") + further, embedder)
         case FilesSettings():
             only = Scope(source.org_id, source.domain_id) if source.org_id is not None else None
-            return FilesSource(source.name, source.path, only)
+            files = DirectoryFiles(source.path, max_bytes=LIMITS.max_content_bytes)
+            # A directory that people keep is not an agent's to change.
+            return ReadOnlyMemory(FileMemory(files, source.name, scope=only), on_write="ignore")
         case RemoteSettings():
-            return RemoteSource(
-                source.name,
+            return RemoteMemory(
                 source.target,
+                name=source.name,
                 token=_token(source),
                 tls=TLSConfig(ca=source.tls_ca) if source.tls_ca else None,
                 sources=source.sources,
@@ -166,10 +159,8 @@ async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedd
             )
 
 
-def _guarded(source: Source, settings: SourceSettings) -> Source:
-    if settings.read_only is None:
-        return source
-    return (ReadOnlyRecords if holds_records(source) else ReadOnlySource)(source, settings.read_only)
+def _guarded(source: MemorySource, settings: SourceSettings) -> MemorySource:
+    return source if settings.read_only is None else ReadOnlyMemory(source, on_write=settings.read_only)
 
 
 def _token(source: RemoteSettings) -> str | None:
@@ -181,7 +172,7 @@ def _token(source: RemoteSettings) -> str | None:
     return token
 
 
-def _embedder_config(settings: Settings) -> EmbedderConfig:
+def embedder_config(settings: Settings) -> EmbedderConfig:
     return EmbedderConfig(
         model=settings.model,
         query_prefix=settings.model_query_prefix,
@@ -192,11 +183,11 @@ def _embedder_config(settings: Settings) -> EmbedderConfig:
     )
 
 
-def _lance_config(settings: Settings, name: str, model: ModelIdentity) -> LanceConfig:
+def _lance_config(settings: Settings, name: str, root: str, model: ModelIdentity) -> LanceConfig:
     mebibyte = 1024 * 1024
     return LanceConfig(
         name=name,
-        root=settings.data if name == _DEFAULT_SOURCE.name else f"{settings.data.rstrip('/')}/sources/{name}",
+        root=root,
         model=model,
         durability=settings.durability,
         # Four parts in five for the indexes: their pages are what every query touches.
@@ -208,13 +199,16 @@ def _lance_config(settings: Settings, name: str, model: ModelIdentity) -> LanceC
     )
 
 
+def limits_of(settings: Settings) -> Limits:
+    """The limits of the contract, with those that the operator set."""
+    return replace(LIMITS, max_message_bytes=settings.max_message_bytes, max_batch_items=settings.max_batch_items)
+
+
 def _transport(settings: Settings) -> TransportConfig:
     return TransportConfig(
         listen=settings.listen,
         grace=settings.grace,
-        limits=replace(
-            Limits(), max_message_bytes=settings.max_message_bytes, max_batch_items=settings.max_batch_items
-        ),
+        limits=limits_of(settings),
         max_concurrent_queries=settings.max_concurrent_queries,
         max_concurrent_writes=settings.max_concurrent_writes,
         tls_cert=settings.tls_cert,

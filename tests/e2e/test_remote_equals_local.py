@@ -71,7 +71,7 @@ class TestEmbeddedVectors(OverTheEngine):
         self.engine = embedded(tmp_path / "data")
 
     async def make_source(self) -> MemorySource:
-        return await self.seeded(VectorMemory(self.engine))
+        return await self.seeded(VectorMemory(self.engine.vectors))
 
     async def close_source(self, source: MemorySource) -> None:
         await self.engine.close()

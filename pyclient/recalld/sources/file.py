@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Protocol
 
-from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefused
+from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefused, ScopeViolation
 from recalld.filters import matches
 from recalld.item import MemoryItem
-from recalld.scope import CtxLike, observe
+from recalld.scope import CtxLike, Scope, observe, scope_of
 from recalld.store import RetrievalMode
 from recalld.where import parse_where
 
@@ -96,13 +96,17 @@ class FileMemory:
     empty query finds nothing. Best first, then by path. Items carry `{"path": ...}`.
 
     `where={"path_prefix": "/notes"}` looks only at and below that path, by whole segments; every other key is a
-    condition on the item, for example `{"path": {"$contains": ".md"}}`. The tree is shared by all scopes. A file that
-    cannot be read, or is larger than the tree gives out, is passed over and the context's observer is told
-    (`memory.file_skipped` with `source`, `path` and `error`). Long texts are searched in threads.
+    condition on the item, for example `{"path": {"$contains": ".md"}}`. A file that cannot be read, or is larger than
+    the tree gives out, is passed over and the context's observer is told (`memory.file_skipped` with `source`, `path`
+    and `error`). Long texts are searched in threads.
+
+    scope: the only scope that finds and writes the files; None for all, which then share the tree.
     """
 
     files: FileTree
     name: str = "files"
+    _: KW_ONLY
+    scope: Scope | None = None
 
     retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
@@ -110,22 +114,8 @@ class FileMemory:
         conditions = dict(where or {})
         prefix = _prefix(conditions.pop("path_prefix", ""))
         condition = parse_where(conditions)
-        return await self.best(
-            query, k=k, ctx=ctx, prefix=prefix, accept=lambda item: condition is None or matches(condition, item)
-        )
-
-    async def best(
-        self,
-        query: str,
-        *,
-        k: int,
-        ctx: CtxLike,
-        accept: Callable[[MemoryItem], bool],
-        prefix: tuple[str, ...] = (),
-    ) -> list[MemoryItem]:
-        """As `query`, with the condition as a function and the path prefix as its segments."""
         words = query.casefold().split()
-        if k <= 0 or not words:
+        if k <= 0 or not words or not self._serves(ctx):
             return []
         found: list[MemoryItem] = []
         for path in await self._below("/", prefix):
@@ -137,7 +127,7 @@ class FileMemory:
             if not count:
                 continue
             item = MemoryItem(text, self.name, float(count), {"path": path})
-            if accept(item):
+            if condition is None or matches(condition, item):
                 found.append(item)
             if len(found) >= 2 * k + 64:  # so that a tree that matches everywhere is not held whole
                 found = _first(found, k)
@@ -146,11 +136,17 @@ class FileMemory:
     async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike) -> None:
         """Write each item to the file at `metadata["path"]`, or else at the SHA-1 of its content.
 
-        Every path is checked before the first file is written. Only the content is kept.
+        Every path is checked before the first file is written. Only the content is kept. Raises ScopeViolation for a
+        scope that the tree is not for.
         """
+        if not self._serves(ctx):
+            raise ScopeViolation(f"source {self.name!r} is for another scope")
         files = [(_path_of(item), item.content) for item in items]
         for path, text in files:
             await self.files.create(path, text)
+
+    def _serves(self, ctx: CtxLike) -> bool:
+        return self.scope is None or scope_of(ctx) == self.scope
 
     async def _below(self, folder: str, prefix: tuple[str, ...]) -> list[str]:
         """The paths of the files that the prefix takes in; folders beside it are not read."""

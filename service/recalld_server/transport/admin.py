@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 from recalld.limits import Limits
 from recalld.v1 import admin_service_pb2 as pb
-from recalld_server.application import Application
 from recalld_server.transport.call import Call, Method, Work
 from recalld_server.transport.pipeline import methods_of
+from recalld_server.transport.served import Served
 
 SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
 
 
 class AdminService:
-    """The RPCs over one application."""
+    """The RPCs over what is served."""
 
-    def __init__(self, application: Application, limits: Limits) -> None:
-        self._application = application
+    def __init__(self, served: Served, limits: Limits) -> None:
+        self._served = served
         self._limits = limits
 
     def methods(self) -> Sequence[Method]:
         return methods_of(SERVICE, {"GetServerInfo": (Work.LIGHT, self.get_server_info)})
 
     async def get_server_info(self, _request: pb.GetServerInfoRequest, _call: Call) -> pb.GetServerInfoResponse:
-        told = self._application.describe()
+        told = self._served.describe()
         limits = self._limits
         return pb.GetServerInfoResponse(
             version=told.version,

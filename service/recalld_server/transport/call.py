@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from recalld.errors import InvalidField, RecalldError
+from recalld.scope import Ctx, Scope
+
+_LOG = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 
@@ -46,23 +49,47 @@ class Method:
         return self.path.rpartition("/")[2]
 
 
+def log_event(event: str, fields: Mapping[str, Any]) -> None:
+    """Logs what the memory observes: a source or a leg that did not contribute, a write that was dropped."""
+    told = {name: str(value) for name, value in fields.items()}
+    _LOG.warning(event, extra=told)
+
+
 class Call:
     """One call in progress.
 
-    stage: what it is doing, told when its deadline passes. failure: what it ended with, for the log.
+    stage: what it is doing, told when its deadline passes. failure: what it ended with, for the log. via: the servers
+    that it came through, this one last.
     """
 
     def __init__(self, method: Method, context: Context) -> None:
         self.method = method
         self.context = context
         self.request_id = ""
+        self.via: tuple[str, ...] = ()
         self.stage = method.name.lower()
         self.failure: RecalldError | None = None
         self.deadline: float | None = None
 
-    def remaining(self) -> float | None:
-        """Seconds until the deadline, None without one."""
-        return None if self.deadline is None else max(0.0, self.deadline - asyncio.get_running_loop().time())
+    def ctx(self, scope: Scope, user: str) -> Ctx:
+        """The context in which the memory is asked."""
+        return Ctx(
+            scope,
+            user_id=user or None,
+            observe=log_event,
+            request_id=self.request_id,
+            # The loop tells the time that `time.monotonic` tells.
+            deadline=self.deadline,
+            trace=self._metadata("traceparent"),
+            hops=len(self.via),
+            via=self.via,
+        )
+
+    def _metadata(self, key: str) -> str | None:
+        for name, value in self.context.invocation_metadata() or ():
+            if name == key and isinstance(value, str):
+                return value
+        return None
 
     async def send(self, message: Message) -> None:
         """Sends one message of a server stream; waits while the client does not read."""

@@ -33,10 +33,12 @@ _STRING_ATTRIBUTES = tuple(
 
 
 class Scoped(Protocol):
-    """A request of one tenant."""
+    """A request of one tenant, on behalf of a user if it names one."""
 
     @property
     def scope(self) -> item_pb2.Scope: ...
+    @property
+    def on_behalf_of_user_id(self) -> str: ...
 
 
 class Checks:
@@ -78,6 +80,10 @@ class Checks:
             elif any(character < " " or character == "\x7f" for character in value):
                 self.fail(path, "holds a control character")
         return decode_scope(request.scope)
+
+    def user(self, request: Scoped) -> str:
+        """On whose behalf the call is made; may be empty."""
+        return self.text(request.on_behalf_of_user_id, "on_behalf_of_user_id", self.limits.max_attribute_bytes)
 
     def text(self, value: str, path: str, most: int) -> str:
         """A string of at most so many UTF-8 bytes."""

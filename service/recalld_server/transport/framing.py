@@ -8,10 +8,10 @@ from google.protobuf.message import Message
 
 from recalld.errors import StorageCorrupt
 from recalld.item import MemoryItem
+from recalld.store import ItemPage, SearchHit
 from recalld.v1 import item_pb2
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import Violations, encode_item
-from recalld_server.ports import Hit, Page
 
 #: Frames end here even where a message may be larger, so that a client has the first hits early.
 _FRAME_BYTES = 256 * 1024
@@ -30,7 +30,7 @@ def encoded(item: MemoryItem) -> item_pb2.MemoryItem:
     return message
 
 
-def frames(hits: Iterable[Hit], *, explain: bool, max_message_bytes: int) -> Iterator[pb.QueryResponse]:
+def frames(hits: Iterable[SearchHit], *, explain: bool, max_message_bytes: int) -> Iterator[pb.QueryResponse]:
     """The hits in as few frames as their size allows. A hit that alone is larger has a frame of its own."""
     most = min(_FRAME_BYTES, max_message_bytes - _OVERHEAD)
     frame, size = pb.QueryHits(), 0
@@ -46,7 +46,7 @@ def frames(hits: Iterable[Hit], *, explain: bool, max_message_bytes: int) -> Ite
         yield pb.QueryResponse(hits=frame)
 
 
-def _hit(hit: Hit, *, explain: bool) -> pb.QueryHit:
+def _hit(hit: SearchHit, *, explain: bool) -> pb.QueryHit:
     message = pb.QueryHit(item=encoded(hit.item))
     if explain:
         message.explanation.lexical_rank = hit.lexical_rank
@@ -58,39 +58,39 @@ def _hit(hit: Hit, *, explain: bool) -> pb.QueryHit:
     return message
 
 
-#: Reads a page: the most items, and where it begins.
-ReadPage = Callable[[int, "str | None"], Awaitable[Page]]
+#: Reads a page: the most items, and the token of where it begins.
+ReadPage = Callable[[int, str], Awaitable[ItemPage]]
 
 
 async def page_within(
-    read: ReadPage, *, limit: int, cursor: str | None, max_message_bytes: int
-) -> tuple[Sequence[item_pb2.MemoryItem], str | None]:
-    """At most `limit` items that fit into a message together, and the cursor of the next page.
+    read: ReadPage, *, limit: int, token: str, max_message_bytes: int
+) -> tuple[Sequence[item_pb2.MemoryItem], str]:
+    """At most `limit` items that fit into a message together, and the token of the next page.
 
-    Where an item would be too much, its stretch is read again up to that place, which gives the cursor there. The
+    Where an item would be too much, its stretch is read again up to that place, which gives the token there. The
     first item is always taken, so that paging gets on.
     """
     items: list[item_pb2.MemoryItem] = []
     budget = max_message_bytes - _OVERHEAD
     while len(items) < limit:
         stride = min(limit - len(items), _STRIDE)
-        page, fitting = await _read_fitting(read, stride, cursor, budget, at_least=0 if items else 1)
+        page, fitting = await _read_fitting(read, stride, token, budget, at_least=0 if items else 1)
         if not fitting and page.items:
             break
         items += fitting
         budget -= sum(map(_embedded_bytes, fitting))
-        cursor = page.next_cursor
-        if cursor is None or len(fitting) < stride:
+        token = page.next_page_token
+        if not token or len(fitting) < stride:
             break
-    return items, cursor
+    return items, token
 
 
 async def _read_fitting(
-    read: ReadPage, stride: int, cursor: str | None, budget: int, *, at_least: int
-) -> tuple[Page, Sequence[item_pb2.MemoryItem]]:
+    read: ReadPage, stride: int, token: str, budget: int, *, at_least: int
+) -> tuple[ItemPage, Sequence[item_pb2.MemoryItem]]:
     """A stretch of a page that fits whole, or one of which nothing fits."""
     while True:
-        page = await read(stride, cursor)
+        page = await read(stride, token)
         found = [encoded(item) for item in page.items]
         fitting = max(_count_fitting(found, budget), min(at_least, len(found)))
         if fitting == len(found) or fitting == 0:

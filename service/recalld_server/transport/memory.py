@@ -1,36 +1,47 @@
-"""MemoryService: reads a request, calls the use case, writes the answer."""
+"""MemoryService: reads a request, calls the memory, writes the answer."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from recalld.errors import InvalidField
+from recalld.errors import AllSourcesFailed, InvalidField
+from recalld.item import MemoryItem, writable_attributes
 from recalld.limits import Limits
+from recalld.sources.composite import CompositeMemory
+from recalld.store import UNSET, ItemPage, SearchResult
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import reason_number
-from recalld_server.application import Application
-from recalld_server.ports import Page, Ranked
 from recalld_server.transport import page_tokens
 from recalld_server.transport.call import Call, Method, Requests, Work
+from recalld_server.transport.commits import commit_write, only_failure
 from recalld_server.transport.framing import encoded, frames, page_within
 from recalld_server.transport.interceptors.admission import Admission
 from recalld_server.transport.outcomes import encode_outcome
 from recalld_server.transport.pipeline import methods_of
-from recalld_server.transport.requests import read_delete, read_get, read_list, read_query, read_update, read_write
+from recalld_server.transport.requests import (
+    Mask,
+    read_delete,
+    read_get,
+    read_list,
+    read_query,
+    read_update,
+    read_write,
+)
 from recalld_server.transport.write_stream import WriteStream
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"]
 
 
 class MemoryService:
-    """The RPCs over one application."""
+    """The RPCs over one memory."""
 
-    def __init__(self, application: Application, limits: Limits, admission: Admission, stopping: asyncio.Event) -> None:
-        self._application = application
+    def __init__(self, memory: CompositeMemory, limits: Limits, admission: Admission, stopping: asyncio.Event) -> None:
+        self._memory = memory
         self._limits = limits
         self._admission = admission
         self._stopping = stopping
@@ -51,27 +62,29 @@ class MemoryService:
 
     async def query(self, request: pb.QueryRequest, call: Call) -> None:
         started = time.perf_counter_ns()
-        query = read_query(request, self._limits, call.remaining())
-        ranked = await self._application.query(query.scope, query.spec, query.sources)
+        query = read_query(request, self._limits)
+        try:
+            result = await self._memory.select(query.sources).search(query.asked, ctx=call.ctx(query.scope, query.user))
+        except AllSourcesFailed as error:
+            raise only_failure(error) from error
         most = self._limits.max_message_bytes
-        for frame in frames(ranked.hits, explain=request.explain, max_message_bytes=most):
+        for frame in frames(result.hits, explain=request.explain, max_message_bytes=most):
             await call.send(frame)
-        await call.send(pb.QueryResponse(summary=_summary(ranked, time.perf_counter_ns() - started)))
+        await call.send(pb.QueryResponse(summary=_summary(result, time.perf_counter_ns() - started)))
 
     async def write(self, requests: Requests[pb.WriteRequest], call: Call) -> None:
         gate = self._admission.gate(Work.WRITE)
-        await WriteStream(self._application, self._limits, gate, self._stopping).run(requests, call)
+        await WriteStream(self._memory, self._limits, gate, self._stopping, call).run(requests)
 
-    async def batch_write(self, request: pb.BatchWriteRequest, _: Call) -> pb.BatchWriteResponse:
-        write = read_write(request, self._limits)
-        outcome = await self._application.write(
-            write.scope, write.items, idempotency_key=write.idempotency_key, sources=write.sources
-        )
+    async def batch_write(self, request: pb.BatchWriteRequest, call: Call) -> pb.BatchWriteResponse:
+        outcome = await commit_write(self._memory, read_write(request, self._limits), call)
         return pb.BatchWriteResponse(outcome=encode_outcome(outcome))
 
-    async def batch_get(self, request: pb.BatchGetRequest, _: Call) -> pb.BatchGetResponse:
+    async def batch_get(self, request: pb.BatchGetRequest, call: Call) -> pb.BatchGetResponse:
         get = read_get(request, self._limits)
-        found, missing = await self._application.read.get(get.scope, get.ids, request.source)
+        found = await self._source(request.source).get(get.ids, ctx=call.ctx(get.scope, get.user))
+        known = {item.id for item in found}
+        missing = [id for id in dict.fromkeys(get.ids) if id not in known]
         response = pb.BatchGetResponse(items=map(encoded, found), missing_ids=missing)
         size, most = response.ByteSize(), self._limits.max_message_bytes
         if size > most:
@@ -80,48 +93,81 @@ class MemoryService:
             )
         return response
 
-    async def list(self, request: pb.ListRequest, _: Call) -> pb.ListResponse:
+    async def list(self, request: pb.ListRequest, call: Call) -> pb.ListResponse:
         wanted = read_list(request, self._limits)
-        cursor = page_tokens.decode(request, self._limits)
+        token = page_tokens.decode(request, self._limits)
+        source, ctx = self._source(request.source), call.ctx(wanted.scope, wanted.user)
 
-        async def read(limit: int, cursor: str | None) -> Page:
-            return await self._application.read.list(
-                wanted.scope, wanted.where, limit=limit, cursor=cursor, source=request.source
-            )
+        async def read(page_size: int, page_token: str) -> ItemPage:
+            return await source.list_page(ctx=ctx, where=wanted.where, page_size=page_size, page_token=page_token)
 
         items, following = await page_within(
-            read, limit=wanted.page_size, cursor=cursor, max_message_bytes=self._limits.max_message_bytes
+            read, limit=wanted.page_size, token=token, max_message_bytes=self._limits.max_message_bytes
         )
-        token = "" if following is None else page_tokens.encode(request, following)
-        return pb.ListResponse(items=items, next_page_token=token)
+        return pb.ListResponse(items=items, next_page_token=page_tokens.encode(request, following) if following else "")
 
-    async def update(self, request: pb.UpdateRequest, _: Call) -> pb.UpdateResponse:
+    async def update(self, request: pb.UpdateRequest, call: Call) -> pb.UpdateResponse:
         update = read_update(request, self._limits)
-        item, token = await self._application.change.update(
-            update.scope, update.item, update.mask, if_revision=update.if_revision, source=request.source
+        source, ctx = self._source(request.source), call.ctx(update.scope, update.user)
+        item = await source.update(
+            update.item.id or "", ctx=ctx, if_revision=update.if_revision, **_changes(update.item, update.mask)
         )
-        return pb.UpdateResponse(item=encoded(item), commit_token=token)
+        return pb.UpdateResponse(item=encoded(item), commit_token=await source.commit_token(ctx=ctx))
 
-    async def delete(self, request: pb.DeleteRequest, _: Call) -> pb.DeleteResponse:
+    async def delete(self, request: pb.DeleteRequest, call: Call) -> pb.DeleteResponse:
         delete = read_delete(request, self._limits)
-        deleted = await self._application.change.delete(
-            delete.scope, delete.selected, dry_run=request.dry_run, source=request.source
-        )
-        return pb.DeleteResponse(deleted_count=deleted.count, commit_token=deleted.commit_token)
+        source, ctx = self._source(request.source), call.ctx(delete.scope, delete.user)
+        selected = delete.selected
+        if isinstance(selected, Sequence):
+            count = await source.delete(selected, ctx=ctx, dry_run=request.dry_run)
+        else:
+            count = await source.delete(ctx=ctx, where=selected, dry_run=request.dry_run)
+        return pb.DeleteResponse(deleted_count=count, commit_token=await source.commit_token(ctx=ctx))
+
+    def _source(self, name: str) -> CompositeMemory:
+        return self._memory.select([name] if name else [])
 
 
-def _summary(ranked: Ranked, elapsed_ns: int) -> pb.QuerySummary:
+def _changes(item: MemoryItem, mask: Sequence[Mask]) -> dict[str, Any]:
+    """The arguments of an update that changes what the mask names to what the item has, and clears what it lacks."""
+    changes: dict[str, Any] = {}
+    by_key: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
+    given = writable_attributes(item.attributes)
+    for path in mask:
+        match path:
+            case ("content",):
+                changes["content"] = item.content
+            case ("metadata",):
+                changes["metadata"] = item.metadata
+            case ("metadata", key):
+                by_key[key] = item.metadata.get(key, UNSET)
+            case (_, name):
+                attributes[name] = getattr(given, name)
+            case _:
+                raise ValueError(f"{path} is no path of a mask that was read")
+    if by_key:
+        changes["metadata_changes"] = by_key
+    if attributes:
+        changes["attributes"] = attributes
+    return changes
+
+
+def _summary(result: SearchResult, elapsed_ns: int) -> pb.QuerySummary:
     summary = pb.QuerySummary(
-        hit_count=len(ranked.hits),
+        hit_count=len(result.hits),
         degradations=[
             pb.Degradation(component=each.component, reason=reason_number(each.reason), message=each.message)
-            for each in ranked.degradations
+            for each in result.degradations
         ],
         elapsed=Duration(seconds=elapsed_ns // 1_000_000_000, nanos=elapsed_ns % 1_000_000_000),
-        commit_token=ranked.commit_token,
+        commit_token=result.commit_token,
     )
-    if ranked.fusion is not None:
-        summary.fusion.k = ranked.fusion.k
-        summary.fusion.lexical_weight = ranked.fusion.lexical_weight
-        summary.fusion.semantic_weight = ranked.fusion.semantic_weight
+    fusion = result.fusion
+    if fusion is not None:
+        summary.fusion.k = fusion.k or 0
+        if fusion.lexical_weight is not None:
+            summary.fusion.lexical_weight = fusion.lexical_weight
+        if fusion.semantic_weight is not None:
+            summary.fusion.semantic_weight = fusion.semantic_weight
     return summary

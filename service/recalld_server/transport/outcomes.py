@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from recalld.store import WriteOutcome
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
-from recalld_server.application import Outcome
 
 
-def encode_outcome(outcome: Outcome) -> pb.WriteOutcome:
+def encode_outcome(outcome: WriteOutcome) -> pb.WriteOutcome:
     """The split of a composite write."""
     return pb.WriteOutcome(
         accepted=outcome.accepted,

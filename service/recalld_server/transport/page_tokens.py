@@ -14,24 +14,24 @@ _DIGEST_BYTES = 16
 
 
 def encode(request: pb.ListRequest, cursor: str) -> str:
-    """The token with which the same request goes on at `cursor`; URL-safe text."""
+    """The token with which the same request goes on at the store's own token, `cursor`; URL-safe text."""
     return base64.urlsafe_b64encode(_digest(request, cursor.encode()) + cursor.encode()).decode().rstrip("=")
 
 
-def decode(request: pb.ListRequest, limits: Limits) -> str | None:
-    """The cursor in the request's token, None without a token.
+def decode(request: pb.ListRequest, limits: Limits) -> str:
+    """The store's own token in the request's, empty without one.
 
     Raises PageTokenMismatch for a token that was made for a request with any other field, or was not made here.
     """
     token = request.page_token
     if not token:
-        return None
+        return ""
     if len(token) > limits.max_page_token_bytes:
         raise _mismatch()
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars="-_", validate=True)
         digest, cursor = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
-        if digest != _digest(request, cursor):
+        if not cursor or digest != _digest(request, cursor):
             raise _mismatch()
         return cursor.decode()
     except (binascii.Error, ValueError):

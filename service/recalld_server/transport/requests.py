@@ -6,40 +6,40 @@ Every function raises ScopeRequired, InvalidField or InvalidFilter with all viol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from recalld.errors import InvalidFilter
 from recalld.filters import Filter, split_path
 from recalld.item import WRITABLE_ATTRIBUTES, MemoryItem
 from recalld.limits import Limits
 from recalld.scope import Scope
-from recalld.v1 import item_pb2
+from recalld.store import RankFusion, RetrievalMode, SearchQuery
 from recalld.v1 import memory_service_pb2 as pb
-from recalld.wire import encode_scope
-from recalld_server.ports import FusionSpec, Mode, QuerySpec
 from recalld_server.transport.checks import Checks
 
 Mask = tuple[str, ...]
 
 _METADATA: Mask = ("metadata",)
 _MODES = {
-    pb.RETRIEVAL_MODE_UNSPECIFIED: Mode.HYBRID,
-    pb.RETRIEVAL_MODE_HYBRID: Mode.HYBRID,
-    pb.RETRIEVAL_MODE_LEXICAL: Mode.LEXICAL,
-    pb.RETRIEVAL_MODE_SEMANTIC: Mode.SEMANTIC,
+    pb.RETRIEVAL_MODE_UNSPECIFIED: RetrievalMode.HYBRID,
+    pb.RETRIEVAL_MODE_HYBRID: RetrievalMode.HYBRID,
+    pb.RETRIEVAL_MODE_LEXICAL: RetrievalMode.LEXICAL,
+    pb.RETRIEVAL_MODE_SEMANTIC: RetrievalMode.SEMANTIC,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     scope: Scope
-    spec: QuerySpec
+    user: str
+    asked: SearchQuery
     sources: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     scope: Scope
+    user: str
     items: Sequence[MemoryItem]
     idempotency_key: str
     sources: Sequence[str]
@@ -48,12 +48,14 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class Get:
     scope: Scope
+    user: str
     ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
     scope: Scope
+    user: str
     where: Filter | None
     page_size: int
 
@@ -61,6 +63,7 @@ class ListPage:
 @dataclass(frozen=True, slots=True)
 class Update:
     scope: Scope
+    user: str
     item: MemoryItem
     mask: Sequence[Mask]
     if_revision: int | None
@@ -69,27 +72,26 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Delete:
     scope: Scope
+    user: str
     selected: Sequence[str] | Filter
 
 
-def read_query(request: pb.QueryRequest, limits: Limits, timeout: float | None) -> Query:
-    """timeout: seconds that the caller has left."""
+def read_query(request: pb.QueryRequest, limits: Limits) -> Query:
     checks = Checks(limits)
     mode = _MODES.get(request.mode)
     if mode is None:
         checks.fail("mode", f"is {int(request.mode)}, which is not a known mode")
     query = Query(
         checks.scope(request),
-        QuerySpec(
+        checks.user(request),
+        SearchQuery(
             text=checks.text(request.query, "query", limits.max_query_bytes),
             k=checks.number(request.k, "k", limits.max_k, limits.default_k),
             where=checks.where(request.where),
-            mode=mode or Mode.HYBRID,
+            mode=mode or RetrievalMode.HYBRID,
             fusion=_fusion(request.fusion, checks),
             candidates=checks.number(request.candidates, "candidates", limits.max_candidates, 0) or None,
             min_commit_token=checks.text(request.min_commit_token, "min_commit_token", limits.max_commit_token_bytes),
-            on_behalf_of=checks.text(request.on_behalf_of_user_id, "on_behalf_of_user_id", limits.max_attribute_bytes),
-            timeout=timeout,
         ),
         checks.names(request.sources, "sources"),
     )
@@ -97,13 +99,13 @@ def read_query(request: pb.QueryRequest, limits: Limits, timeout: float | None) 
     return query
 
 
-def _fusion(fusion: pb.RankFusion, checks: Checks) -> FusionSpec:
+def _fusion(fusion: pb.RankFusion, checks: Checks) -> RankFusion:
     lexical = checks.weight(fusion.lexical_weight, "fusion.lexical_weight")
     semantic = checks.weight(fusion.semantic_weight, "fusion.semantic_weight")
     given = fusion.HasField("lexical_weight"), fusion.HasField("semantic_weight")
     if all(given) and lexical == semantic == 0:
         checks.fail("fusion", "has no weight above 0")
-    return FusionSpec(
+    return RankFusion(
         k=checks.number(fusion.k, "fusion.k", checks.limits.max_rank_constant, 0) or None,
         lexical_weight=lexical if given[0] else None,
         semantic_weight=semantic if given[1] else None,
@@ -114,6 +116,7 @@ def read_write(request: pb.WriteRequest | pb.BatchWriteRequest, limits: Limits) 
     checks = Checks(limits)
     write = Write(
         checks.scope(request),
+        checks.user(request),
         checks.batch(request.items),
         checks.text(request.idempotency_key, "idempotency_key", limits.max_idempotency_key_bytes),
         checks.names(request.sources, "sources"),
@@ -122,18 +125,9 @@ def read_write(request: pb.WriteRequest | pb.BatchWriteRequest, limits: Limits) 
     return write
 
 
-def read_items(scope: Scope, items: Sequence[item_pb2.MemoryItem], limits: Limits) -> Sequence[MemoryItem]:
-    """The items of a write of any length, for a caller that cuts it into batches itself; checked whole, so that every
-    violation is told by its place in the write."""
-    if not items:
-        return ()
-    request = pb.BatchWriteRequest(scope=encode_scope(scope), items=items)
-    return read_write(request, replace(limits, max_batch_items=len(items))).items
-
-
 def read_get(request: pb.BatchGetRequest, limits: Limits) -> Get:
     checks = Checks(limits)
-    get = Get(checks.scope(request), checks.ids(request.ids, "ids"))
+    get = Get(checks.scope(request), checks.user(request), checks.ids(request.ids, "ids"))
     checks.raise_any()
     return get
 
@@ -144,6 +138,7 @@ def read_list(request: pb.ListRequest, limits: Limits) -> ListPage:
         checks.fail("page_size", f"is {request.page_size}, which is negative")
     page = ListPage(
         checks.scope(request),
+        checks.user(request),
         checks.where(request.where),
         min(request.page_size or limits.default_page_size, limits.max_page_size),
     )
@@ -162,8 +157,9 @@ def read_update(request: pb.UpdateRequest, limits: Limits) -> Update:
     if ("content",) in mask and not request.item.content:
         checks.fail("item.content", "is empty, and update_mask names it")
     item = checks.item(request.item, "item")
+    user = checks.user(request)
     checks.raise_any()
-    return Update(scope, item, mask, request.if_revision or None)
+    return Update(scope, user, item, mask, request.if_revision or None)
 
 
 def _mask(paths: Sequence[str], checks: Checks) -> Sequence[Mask]:
@@ -209,5 +205,6 @@ def read_delete(request: pb.DeleteRequest, limits: Limits) -> Delete:
         selected = checks.where(request.where)
         if request.where.WhichOneof("node") is None:
             checks.fail("where", "is empty; to delete is to say what")
+    user = checks.user(request)
     checks.raise_any()
-    return Delete(scope, selected or [])
+    return Delete(scope, user, selected or [])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from recalld.engine.ports import Embedding
 from recalld_server.adapters.onnx.config import EmbedderConfig
 from recalld_server.adapters.onnx.layout import bundled_model_path
 from recalld_server.adapters.onnx.model import TextModel
-from recalld_server.ports import Embedding
 
 DATA = Path(__file__).parents[2] / "data"
 TEXTS: list[str] = json.loads((DATA / "embedding_texts.json").read_text(encoding="utf-8"))

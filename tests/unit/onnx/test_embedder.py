@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recalld.engine.ports import Embedding
 from recalld.errors import InternalFailure, Overloaded, SourceUnavailable
 from recalld_server.adapters.onnx.config import EmbedderConfig
 from recalld_server.adapters.onnx.embedder import OnnxEmbedder, load_embedder
 from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.adapters.onnx.tokens import Tokens
-from recalld_server.ports import Embedding
 
 WORDS = [f"w{i}" for i in range(60)]
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from recalld_server.ports import ModelIdentity
+from recalld.engine.ports import ModelIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

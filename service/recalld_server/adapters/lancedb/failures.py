@@ -32,6 +32,8 @@ _CONFLICT = (
     "toomuchwritecontention",
     "preempted by concurrent",
     "already exists",
+    # The condition of a commit whose head has moved; nothing else that we send divides.
+    "divide by zero",
 )
 _INDEX_MISSING = ("inverted index", "no full-text", "fts index")
 _UNREADABLE = (

@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from recalld.errors import InvalidField
+from recalld.engine.analysis import index_text
+from recalld.engine.records import Body, Commit, Head, Receipt, Record, shown_attributes
+from recalld.errors import InternalFailure, InvalidField
 from recalld.filters import Kind
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
-from recalld_server.adapters.lancedb import analysis, values
+from recalld_server.adapters.lancedb import values
 from recalld_server.adapters.lancedb.engine import pa
 from recalld_server.adapters.lancedb.schema import ATTRIBUTE_COLUMNS, ITEM_COLUMNS
-from recalld_server.adapters.lancedb.sql import instant, micros
+from recalld_server.adapters.lancedb.sql import EPOCH, instant, micros
 from recalld_server.adapters.lancedb.values import FilterColumns
-from recalld_server.ports import Vector
+
+Vectors = NDArray[np.float32]
+
+#: The key of the row that holds the head of the scope. It is part of every commit, and nothing ever deletes it: the
+#: condition that makes a moved head a conflict is asked of the row that is there.
+HEAD_KEY = "h"
 
 
 def item_key(id: str) -> str:
@@ -40,87 +48,57 @@ def _key(kind: str, text: str) -> str:
     return kind + b64encode(digest, values.DIGEST_SIGNS).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What is blanked when a memory is deleted. `metadata` is JSON text, see `values`."""
-
-    content: str
-    words: str
-    metadata: str
-    columns: FilterColumns
-    vector: Vector
-
-    @staticmethod
-    def of(content: str, metadata: Mapping[str, Any], vector: Vector, dimensions: int) -> Body:
-        """Raises InvalidField for metadata, text or a vector that cannot be stored."""
-        # The squared length is 0 for a zero vector and not finite for any that holds what is not: one pass, one test.
-        if vector.shape != (dimensions,) or not 0 < float(vector @ vector) < np.inf:
-            raise InvalidField(f"the vector must be {dimensions} finite numbers that are not all 0")
-        try:
-            content.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidField("content is not valid Unicode") from error
-        text = values.dump(metadata)
-        return Body(content, analysis.index_text(content), text, values.filter_columns(metadata), vector)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteReceipt:
-    """What a write with an idempotency key answered."""
-
-    fingerprint: str
-    revision: int
-    ids: tuple[str, ...]
-
-
-_UNSET = MemoryAttributes()
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A row. A memory has an `id`, a live one also a body, unless it was not read. A receipt has neither."""
-
-    key: str
-    revision: int
-    id: str = ""
-    live: bool = False
-    sequence: int = 0
-    attributes: MemoryAttributes = _UNSET
-    body: Body | None = None
-    receipt: WriteReceipt | None = None
-
-    def item(self, source: str) -> MemoryItem:
-        """The memory as the store answers it."""
-        assert self.body is not None  # noqa: S101 - only called where the body was read
-        attributes = replace(self.attributes, revision=self.revision, origin=source)
-        return MemoryItem(
-            self.body.content, source, metadata=values.load(self.body.metadata), id=self.id, attributes=attributes
-        )
-
-
 # To Arrow.
 
 
-def to_batch(records: Sequence[Record], schema: Any) -> Any:
-    """The records as an Arrow table of the schema."""
-    bodies = [record.body for record in records]
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a row holds of a record, a receipt or the head."""
+
+    key: str
+    revision: int
+    sequence: int | None = None
+    record: Record | None = None
+    receipt: Receipt | None = None
+
+
+def to_batch(commit: Commit, schema: Any) -> Any:
+    """The rows of a commit, its head among them, as an Arrow table of the schema. Raises InvalidField for text that is
+    no valid Unicode."""
+    rows = [
+        *(_Row(item_key(each.id), each.revision, each.sequence, record=each) for each in commit.records.values()),
+        *(_Row(receipt_key(each.key), each.revision, receipt=each) for each in commit.receipts.values()),
+        _Row(HEAD_KEY, commit.head.revision, commit.head.sequence),
+    ]
+    bodies = [row.record.body if row.record is not None else None for row in rows]
+    _check_text(bodies)
+    filtering = [values.filter_columns(body.metadata) if body else None for body in bodies]
     columns: dict[str, Any] = {
-        "key": [record.key for record in records],
-        "live": [record.live for record in records],
-        "sequence": [record.sequence if record.id else None for record in records],
-        "revision": [record.revision for record in records],
-        "id": [record.id or None for record in records],
+        "key": [row.key for row in rows],
+        "live": [row.record is not None and row.record.live for row in rows],
+        "sequence": [row.sequence for row in rows],
+        "revision": [row.revision for row in rows],
+        "id": [row.record.id if row.record is not None else None for row in rows],
         "content": [body and body.content for body in bodies],
-        "words": [body and body.words for body in bodies],
+        "words": [body and index_text(body.content) for body in bodies],
         "vector": _vectors(bodies, schema.field("vector").type),
-        "metadata": [body and body.metadata for body in bodies],
-        "receipt": [_receipt_text(record.receipt) for record in records],
+        "metadata": [body and values.dump(body.metadata) for body in bodies],
+        "receipt": [_receipt_text(row.receipt) for row in rows],
     }
     for column in fields(FilterColumns):
-        columns[column.name] = [getattr(body.columns, column.name) if body else None for body in bodies]
+        columns[column.name] = [getattr(each, column.name) if each else None for each in filtering]
     for name, kind in ATTRIBUTE_COLUMNS.items():
-        columns[name] = [_attribute_out(record, name, kind) for record in records]
+        columns[name] = [_attribute_out(row, name, kind) for row in rows]
     return pa.Table.from_arrays([_array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _check_text(bodies: Iterable[Body | None]) -> None:
+    for body in bodies:
+        try:
+            if body is not None:
+                body.content.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidField("content is not valid Unicode") from error
 
 
 def _array(column: Any, kind: Any) -> Any:
@@ -132,58 +110,88 @@ def _array(column: Any, kind: Any) -> Any:
 
 
 def _vectors(bodies: Sequence[Body | None], kind: Any) -> Any:
-    blank = np.zeros(kind.list_size, np.float32)
-    flat = np.concatenate([body.vector if body else blank for body in bodies]).astype(np.float32, copy=False)
-    missing = pa.array([body is None for body in bodies])
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind, mask=missing)
+    matrix = np.zeros((len(bodies), kind.list_size), np.float32)
+    missing = [body is None or body.vector is None for body in bodies]
+    for at, body in enumerate(bodies):
+        if body is not None and body.vector is not None:
+            matrix[at] = _checked_vector(body.vector, kind.list_size)
+    return pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), type=kind, mask=pa.array(missing))
 
 
-def _attribute_out(record: Record, name: str, kind: Kind) -> Any:
-    if name == "update_time":
-        return None if record.attributes.update_time is None else micros(record.attributes.update_time)
-    if not record.id:
+def _checked_vector(vector: Any, dimensions: int) -> Vectors:
+    given = np.asarray(vector, np.float32)
+    # The squared length is 0 for a zero vector and not finite for any that holds what is not: one pass, one test.
+    if given.shape != (dimensions,) or not 0 < float(given @ given) < np.inf:
+        raise InternalFailure(f"an embedding must be {dimensions} finite numbers that are not all 0")
+    return given
+
+
+def _attribute_out(row: _Row, name: str, kind: Kind) -> Any:
+    if row.receipt is not None:
+        return micros(row.receipt.time) if name == "update_time" else None
+    if row.record is None:
         return None
-    if name == "status":
-        return record.attributes.status.name.lower()
-    if not record.live:
-        return None
-    if name == "visibility":
-        return record.attributes.visibility.name.lower()
-    value = getattr(record.attributes, name)
+    value = getattr(row.record.attributes, name)
+    if name in ("status", "visibility"):
+        return value.name.lower() if value else None
     if kind is Kind.TIME:
         return None if value is None else micros(value)
-    return None if value == "" else value
+    # A tombstone keeps nothing but its status and when it went.
+    return value if row.record.live and value != "" else None
 
 
-def _receipt_text(receipt: WriteReceipt | None) -> str | None:
+def _receipt_text(receipt: Receipt | None) -> str | None:
     if receipt is None:
         return None
-    return json.dumps(
-        {"fingerprint": receipt.fingerprint, "revision": receipt.revision, "ids": receipt.ids}, ensure_ascii=False
-    )
+    told = {"fingerprint": receipt.fingerprint, "revision": receipt.revision, "ids": receipt.ids}
+    return json.dumps(told, ensure_ascii=False)
 
 
 # From Arrow.
 
 
 def to_records(table: Any) -> list[Record]:
-    """The rows of a table that holds STATE_COLUMNS or ROW_COLUMNS."""
+    """The memories and tombstones of a table that holds STATE_COLUMNS, with bodies if it holds ROW_COLUMNS."""
     columns = {name: _plain(table.column(name)) for name in table.column_names if name != "vector"}
     vectors = _vectors_in(table.column("vector")) if "vector" in table.column_names else None
     attributes = _attributes(columns, table.num_rows)
     return [
         Record(
-            key=columns["key"][at],
+            id=columns["id"][at],
             revision=columns["revision"][at],
-            id=columns["id"][at] or "",
-            live=columns["live"][at],
             sequence=columns["sequence"][at] or 0,
             attributes=attributes[at],
             body=_body_in(columns, at, vectors[at]) if vectors is not None and columns["live"][at] else None,
-            receipt=_receipt_in(columns["receipt"][at]),
         )
         for at in range(table.num_rows)
+        if columns["id"][at] is not None
     ]
+
+
+def to_receipts(table: Any, wanted: Mapping[str, str]) -> list[Receipt]:
+    """The receipts of a table that holds STATE_COLUMNS. wanted: their idempotency keys by the keys of their rows, which
+    are digests."""
+    keys, texts, times = (
+        table.column("key").to_pylist(),
+        table.column("receipt").to_pylist(),
+        _plain(table.column("update_time")),
+    )
+    found: list[Receipt] = []
+    for key, text, time in zip(keys, texts, times, strict=True):
+        if text is not None and key in wanted:
+            told = json.loads(text)
+            written = EPOCH if time is None else instant(time)
+            found.append(Receipt(wanted[key], told["fingerprint"], told["revision"], tuple(told["ids"]), written))
+    return found
+
+
+def to_heads(table: Any) -> list[Head]:
+    """The head of a table that holds STATE_COLUMNS, if its row is among them."""
+    keys = table.column("key").to_pylist()
+    if HEAD_KEY not in keys:
+        return []
+    at = keys.index(HEAD_KEY)
+    return [Head(table.column("revision")[at].as_py(), table.column("sequence")[at].as_py() or 0)]
 
 
 def to_items(table: Any, source: str) -> list[MemoryItem]:
@@ -196,7 +204,7 @@ def to_items(table: Any, source: str) -> list[MemoryItem]:
             source,
             metadata=values.load(metadata),
             id=id,
-            attributes=replace(attributes[at], revision=revision, origin=source),
+            attributes=shown_attributes(attributes[at], revision=revision, source=source),
         )
         for at, (content, metadata, id, revision) in enumerate(
             zip(columns["content"], columns["metadata"], columns["id"], columns["revision"], strict=True)
@@ -222,18 +230,9 @@ def _vectors_in(column: Any) -> Any:
     return np.concatenate(rows) if rows else np.zeros((0, size), np.float32)
 
 
-def _body_in(columns: Mapping[str, list[Any]], at: int, vector: Vector) -> Body:
-    content, metadata = columns["content"][at], columns["metadata"][at]
-    return Body(
-        content, analysis.index_text(content), metadata, values.filter_columns(values.load(metadata)), vector.copy()
-    )
-
-
-def _receipt_in(text: str | None) -> WriteReceipt | None:
-    if text is None:
-        return None
-    found = json.loads(text)
-    return WriteReceipt(found["fingerprint"], found["revision"], tuple(found["ids"]))
+def _body_in(columns: Mapping[str, list[Any]], at: int, vector: Vectors) -> Body:
+    # A stored zero stands where the row has no vector.
+    return Body(columns["content"][at], values.load(columns["metadata"][at]), vector.copy() if vector.any() else None)
 
 
 def _attributes(columns: Mapping[str, list[Any]], rows: int) -> list[MemoryAttributes]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from recalld.engine.ports import ModelIdentity
 from recalld.errors import EmbeddingModelMismatch, StorageCorrupt
 from recalld.filters import ATTRIBUTES, Kind
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb.engine import pa
 from recalld_server.adapters.lancedb.layout import FORMAT
-from recalld_server.ports import ModelIdentity
 
 #: Attributes that are not columns: the origin is the store, and a revision is kept for receipts and tombstones as well.
 _NOT_COLUMNS = ("origin", "revision")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from recalld_server.adapters.lancedb.coverage import LexicalQuery, coverage
+from recalld.engine.coverage import LexicalQuery, coverage
+from recalld.engine.ports import Lexical, Scored
+from recalld.engine.records import Vector
 from recalld_server.adapters.lancedb.engine import lancedb
 from recalld_server.adapters.lancedb.tables import OpenTable
-from recalld_server.ports import Lexical, Scored, Vector
 
 #: What is fetched beyond the limit, so that candidates of one score are cut by id and not by chance.
 _MARGIN = 32

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from recalld.engine.ports import HeadMoved
+from recalld.engine.records import Commit, Head
+from recalld.errors import RecalldError
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb.config import LanceConfig
+from recalld_server.adapters.lancedb.creation import make_empty
 from recalld_server.adapters.lancedb.engine import compute, lancedb
-from recalld_server.adapters.lancedb.failures import translated, unreadable
+from recalld_server.adapters.lancedb.failures import CommitConflict, translated, unreadable
 from recalld_server.adapters.lancedb.layout import Layout, table_name
+from recalld_server.adapters.lancedb.records import HEAD_KEY
 from recalld_server.adapters.lancedb.schema import table_schema, verify
 from recalld_server.adapters.lancedb.sql import hashed
 
@@ -28,13 +33,14 @@ FULL_TEXT = lancedb.index.FTS(
 )
 
 
-@dataclass(slots=True)
-class Counters:
-    """The highest revision and sequence of a table at a version of it."""
+@dataclass(frozen=True, slots=True)
+class HeadAt:
+    """The head of a table at a version of it. stored: whether it has a row of its own; tables of older versions have
+    none until their next commit."""
 
     version: int
-    revision: int
-    sequence: int
+    head: Head
+    stored: bool
 
 
 class OpenTable:
@@ -44,35 +50,64 @@ class OpenTable:
         self.name = name
         self.lance = lance
         self._layout = layout
-        self._counters: Counters | None = None
+        self._head: HeadAt | None = None
         self.indexed = False
-        self._none_match: dict[str, int] = {}
+        self._none_match: dict[str, tuple[int, bool]] = {}
 
     def translated(self, doing: str) -> Any:
         """As `failures.translated`, for this table."""
         return translated(doing, self._layout, self.name)
 
-    async def counters(self) -> Counters:
-        """The counters now: remembered while the table has not moved, else read from two columns."""
-        with self.translated("read the revision"):
+    async def head(self) -> HeadAt:
+        """The head now: remembered while the table has not moved, else read from its row."""
+        with self.translated("read the head"):
             version = await self.lance.version()
-            if self._counters is None or self._counters.version != version:
-                found = await self.lance.query().select(["revision", "sequence"]).to_arrow()
-                self._counters = Counters(version, _highest(found["revision"]), _highest(found["sequence"]))
-        return self._counters
+            if self._head is None or self._head.version != version:
+                self._head = await self._read_head(version)
+        return self._head
+
+    async def _read_head(self, version: int) -> HeadAt:
+        found = await self.lance.query().where(f"key = '{HEAD_KEY}'").select(["revision", "sequence"]).to_arrow()
+        if found.num_rows:
+            return HeadAt(version, Head(found["revision"][0].as_py(), found["sequence"][0].as_py() or 0), True)
+        every = await self.lance.query().select(["revision", "sequence"]).to_arrow()
+        return HeadAt(version, Head(_highest(every["revision"]), _highest(every["sequence"])), False)
+
+    async def commit(self, batch: Any, commit: Commit) -> None:
+        """Merges the rows of a commit, its head among them, if the head is still the one that it was worked out at.
+
+        Raises HeadMoved, with nothing stored, when it is not: then the condition on the stored head divides by zero.
+        Two commits at one head both replace the row of the head, so the second is run again on what the first left.
+        """
+        at = await self.head()
+        if at.head != commit.base:
+            raise HeadMoved("another commit was first")
+        still = f"target.key <> '{HEAD_KEY}'"
+        if at.stored:
+            still = f"{still} OR target.revision = {commit.base.revision}"
+        try:
+            with self.translated("commit"):
+                merge = (
+                    self.lance.merge_insert("key")
+                    .when_matched_update_all(where=f"1 / CAST(({still}) AS BIGINT) = 1")
+                    .when_not_matched_insert_all()
+                )
+                # A row without a vector is no memory, or one without an embedding; LanceDB calls its vector bad.
+                # Without `use_index(False)` an index on the key would bring back the duplicates that the primary key
+                # rules out.
+                result = await merge.use_index(False).execute(batch, on_bad_vectors="null")
+        except CommitConflict as error:
+            self._head = None
+            raise HeadMoved("another commit was first") from error
+        except RecalldError:
+            self._head = None
+            raise
+        self._head = HeadAt(result.version, commit.head, True)
 
     async def version(self) -> int:
         """The version that a read would see now."""
         with self.translated("look at the table"):
             return await self.lance.version()
-
-    def committed(self, version: int, revision: int, sequence: int) -> None:
-        """Remembers what a commit of ours left, while we hold the lock."""
-        self._counters = Counters(version, revision, sequence)
-
-    def forget(self) -> None:
-        """Drops what is remembered, after a commit that failed half way."""
-        self._counters = None
 
     async def rows(self, keys: Sequence[str], columns: Sequence[str], condition: str = "") -> Any:
         """The rows of these keys as an Arrow table."""
@@ -85,14 +120,13 @@ class OpenTable:
     async def none_match(self, condition: str) -> bool:
         """Whether no row matches; remembered while the table does not move. For conditions that do not change."""
         version = await self.version()
-        if self._none_match.get(condition) == version:
-            return True
-        with self.translated("count items"):
-            if await self.lance.count_rows(condition):
-                return False
-        # A commit between the two looks only makes this entry useless: the next look sees its version.
-        self._none_match[condition] = version
-        return True
+        at, none = self._none_match.get(condition, (-1, False))
+        if at != version:
+            with self.translated("count items"):
+                none = not await self.lance.count_rows(condition)
+            # A commit between the two looks only makes this entry useless: the next look sees its version.
+            self._none_match[condition] = version, none
+        return none
 
     async def fragments(self) -> int:
         """How many files of rows the table has."""
@@ -106,7 +140,6 @@ class OpenTable:
         with self.translated("make the full-text index"):
             if not any("words" in index.columns for index in await self.lance.list_indices()):
                 await self.lance.create_index("words", config=FULL_TEXT)
-                self.forget()
         self.indexed = True
 
 
@@ -171,17 +204,15 @@ class Tables:
                 raise error
         return unreadable(self._layout, name)
 
-    async def create(self, scope: Scope, rows: Any) -> OpenTable:
-        """Makes the table of a scope from its first rows, with its full-text index.
-
-        The index comes after the rows: made over none, it ranks by the statistics of none.
-        """
-        name = table_name(scope)
-        with translated("make a table", self._layout, name):
-            lance = await self._connection.create_table(name, rows, mode="create", on_bad_vectors="null")
-        table = OpenTable(name, lance, self._layout)
-        await table.ensure_indexed()
-        return self._keep(table)
+    async def make(self, scope: Scope) -> OpenTable:
+        """The table of a scope, made empty where there is none yet; whoever else makes it at the same time makes this
+        one. Its full-text index comes with its first rows: made over none, it ranks by the statistics of none."""
+        with translated("make a table", self._layout, table_name(scope)):
+            await make_empty(self._connection, self._layout, table_name(scope), self.schema(scope))
+        table = await self.find(scope)
+        if table is None:
+            raise unreadable(self._layout, table_name(scope))
+        return table
 
     def schema(self, scope: Scope) -> Any:
         return table_schema(scope, self._config.model)

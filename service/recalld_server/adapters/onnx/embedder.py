@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from recalld.engine.ports import Embedding, ModelIdentity
 from recalld_server.adapters.onnx.config import EmbedderConfig
 from recalld_server.adapters.onnx.lane import Lane
 from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.adapters.onnx.recent import RecentEmbeddings
-from recalld_server.ports import Embedding, ModelIdentity
 
 
 class OnnxEmbedder:

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
+from recalld.engine.ports import Embedding
 from recalld.errors import InternalFailure, Overloaded, RecalldError, SourceUnavailable
 from recalld_server.adapters.onnx.batches import around_first
 from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.adapters.onnx.tokens import Tokens
-from recalld_server.ports import Embedding
 
 _LOG = logging.getLogger(__name__)
 

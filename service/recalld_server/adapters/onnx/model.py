@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from recalld.engine.ports import Embedding, ModelIdentity
 from recalld_server.adapters.onnx.batches import by_length
 from recalld_server.adapters.onnx.config import EmbedderConfig, Pooling
 from recalld_server.adapters.onnx.layout import BrokenModel, ModelLayout, bundled_model_path, digest, read_layout
 from recalld_server.adapters.onnx.pooling import normalise, pool
 from recalld_server.adapters.onnx.session import ModelSession
 from recalld_server.adapters.onnx.tokens import TextTokenizer, Tokens
-from recalld_server.ports import Embedding, ModelIdentity
 
 
 class TextModel:

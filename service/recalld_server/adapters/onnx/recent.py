@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from recalld_server.ports import Embedding
+from recalld.engine.ports import Embedding
 
 
 class RecentEmbeddings:

@@ -1,1 +1,0 @@
-"""Another recalld server as a source of this one."""

@@ -1,5 +1,0 @@
-"""Merging commit tokens, from the library."""
-
-from recalld.commit_tokens import merge as merged
-
-__all__ = ["merged"]
