@@ -45,7 +45,7 @@ _DEFAULT_SOURCE = LanceSettings(name="memory", type="lancedb")
 
 
 def run_server(settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT, then finishes what it took. Raises RecalldError when it cannot start."""
+    """Serves until SIGTERM, SIGINT or SIGHUP, then finishes what it took. Raises RecalldError when it cannot start."""
     log_to_stderr(settings.log_level)
     asyncio.run(_run(settings))
 
@@ -53,7 +53,8 @@ def run_server(settings: Settings) -> None:
 async def _run(settings: Settings) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
+    # A hang-up (a closed terminal, some supervisors' reload) ends the server as well, and drains like the others.
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(each, stop.set)
     async with open_served(settings) as served:
         if settings.demo_data:

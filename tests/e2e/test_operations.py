@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -95,7 +96,8 @@ def test_flags_win_over_environment_and_environment_over_the_file(tmp_path, monk
     assert (settings.name, settings.grace, settings.log_level) == ("flag", 4.0, "error")
 
 
-def test_stopping_answers_what_was_taken(start, dial, tmp_path):
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_stopping_answers_what_was_taken(start, dial, tmp_path, sign):
     data = tmp_path / "data"
     server = start(data=data)
     client = dial(server)
@@ -116,7 +118,7 @@ def test_stopping_answers_what_was_taken(start, dial, tmp_path):
     for thread in threads:
         thread.start()
     assert busy.wait(30)
-    assert server.stop() == 0
+    assert server.stop(sign) == 0
     for thread in threads:
         thread.join()
     assert set(codes) == {grpc.StatusCode.UNAVAILABLE}

@@ -209,7 +209,7 @@ class InMemoryVectors:
         found: list[tuple[float, Chunk]] = []
         for (owner, _), chunk in self._chunks.items():
             score = _similarity(query, chunk.text)
-            record = MemoryItem(chunk.text, "", metadata=chunk.metadata)
+            record = MemoryItem(chunk.text, "", metadata=chunk.metadata, id=chunk.id)
             if owner == scope and score > 0 and (condition is None or matches(condition, record)):
                 found.append((score, chunk))
         found.sort(key=lambda pair: (-pair[0], pair[1].id))
