@@ -146,9 +146,7 @@ async def test_waiting_writes_force_it_in_the_end(
     assert await store.revision(scope) == n + 1 < 200
 
 
-async def test_old_receipts_go(
-    opened: Opened, scope: Scope, note: Note, clock: Any, tidied: asyncio.Event
-) -> None:
+async def test_old_receipts_go(opened: Opened, scope: Scope, note: Note, clock: Any, tidied: asyncio.Event) -> None:
     store = await opened(maintenance=often(commits=2), receipt_retention=timedelta(days=7))
     began = clock.now
     await store.put(scope, note("a"), key="old")
