@@ -88,10 +88,12 @@ async def test_a_cached_answer_is_not_given_to_a_wrong_call(ctx: Ctx):
     await cached.query("burr", k=1, ctx=ctx)
     await cached.search(SearchQuery("burr", 1), ctx=ctx)
     wrong: Any = ""
+    three: Any = "3"
     for call in (
         lambda: cached.query("burr", k=True, ctx=ctx),
         lambda: cached.query("burr", k=1, ctx=ctx, where=wrong),
         lambda: cached.search(SearchQuery("burr", True), ctx=ctx),
+        lambda: cached.search(SearchQuery("burr", three), ctx=ctx),
         lambda: cached.search(SearchQuery("burr", 1, wrong), ctx=ctx),
     ):
         with pytest.raises(TypeError, match="must be"):
