@@ -17,6 +17,7 @@ from recalld.engine.ports import ModelIdentity
 from recalld.errors import ItemNotFound
 from recalld.filters import matches
 from recalld.fusion import rank_across_sources
+from recalld.lanes import Lanes
 from recalld.source import MemorySource, accepts_writes
 from recalld.store import UNSET, Degradation, ItemPage, RankFusion, SearchHit, SearchQuery, SearchResult
 from recalld.store_base import StoreBase
@@ -69,6 +70,7 @@ class Notebook(StoreBase):
     batches: list[tuple[WriteBatch, Ctx]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
     listings: list[int] = field(default_factory=list)
+    _lanes: Lanes = field(default_factory=Lanes)
 
     keeps_records = True
 
@@ -96,12 +98,17 @@ class Notebook(StoreBase):
         return SearchResult(hits, self.degradations, "seen", RankFusion(10, 0.25, 0.75))
 
     async def commit(self, batch: WriteBatch, *, ctx: Any) -> WriteOutcome:
-        await self.writes.passed(batch.items[0].content)
+        with self._lanes.enter(batch.lane) as place:
+            await self.writes.passed(batch.items[0].content)
+            await place.comes()
+            return self._stored(batch, ctx)
+
+    def _stored(self, batch: WriteBatch, ctx: Any) -> WriteOutcome:
         self._fail_if_told()
         self.batches.append((batch, ctx))
         ids = [item.id or f"fresh-{len(self.items) + at}" for at, item in enumerate(batch.items)]
         self.add(ctx.scope, *(replace(item, id=id) for item, id in zip(batch.items, ids, strict=True)))
-        return WriteOutcome([self.name], ids=ids, commit_token="wrote")
+        return WriteOutcome([self.name], ids=ids, commit_token="wrote")  # noqa: S106 - no password
 
     async def get(self, ids: Sequence[str], *, ctx: Any) -> list[MemoryItem]:
         self._fail_if_told()
