@@ -29,7 +29,7 @@ from recalld.store import (
     WriteOutcome,
 )
 from recalld.store_base import StoreBase
-from recalld.where import format_where
+from recalld.where import copy_where
 
 _METHODS = ("search", "commit", "get", "list", "list_page", "update", "delete", "commit_token", "close")
 
@@ -196,10 +196,7 @@ def _as_dict(where: Where) -> dict[str, Any] | None:
     """The condition as a plain source takes it."""
     if where is None or isinstance(where, dict):
         return where
-    if isinstance(where, Mapping):
-        return dict(where)
-    # A key at the top may be a word of the source's own, such as `path_prefix`; in a typed filter it never is.
-    return {"$and": [format_where(where)]}
+    return copy_where(where)
 
 
 def _make_hit(item: MemoryItem, rank: int, ranked_by: RetrievalMode | None) -> SearchHit:

@@ -55,9 +55,10 @@ def parse_where(where: Mapping[str, Any] | Filter | None) -> Filter | None:
 def copy_where(where: Mapping[str, Any] | Filter | None) -> dict[str, Any]:
     """A `where` as a new dict, for a source that has keys of its own or hands it on; empty for None.
 
-    Raises WrongType for what is neither a dict nor a filter.
+    A key at the top may be a word of the source's own, such as `path_prefix`; in a typed filter it never is, so that is
+    written one level below. Raises WrongType for what is neither a dict nor a filter.
     """
-    return format_where(where) if _is_filter(where) else dict(_as_mapping(where))
+    return {"$and": [format_where(where)]} if _is_filter(where) else dict(_as_mapping(where))
 
 
 def check_operators(where: Mapping[str, Any] | None) -> None:

@@ -85,11 +85,13 @@ async def open_served(settings: Settings) -> AsyncGenerator[Served]:
         await embedder.close()
 
 
-async def open_memory(settings: Settings, name: str, root: str, embedder: OnnxEmbedder) -> LocalMemory:
-    """The engine over LanceDB at a root, a directory or the URI of an object store. Raises RecalldError when it cannot
-    open."""
+async def open_memory(
+    settings: Settings, name: str, root: str, embedder: OnnxEmbedder, *, limits: Limits | None
+) -> LocalMemory:
+    """The engine over LanceDB at a root, a directory or the URI of an object store. limits: None behind a door that has
+    checked. Raises RecalldError when it cannot open."""
     records = await open_records(_lance_config(settings, name, root, embedder.identity))
-    return LocalMemory(records, embedder, limits=limits_of(settings))
+    return LocalMemory(records, embedder, limits=limits)
 
 
 def _say_what_is_served(settings: Settings, served: ServerDescription) -> None:
@@ -143,7 +145,7 @@ async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedd
     match source:
         case LanceSettings():
             further = "" if source.name == _DEFAULT_SOURCE.name else f"/sources/{source.name}"
-            return await open_memory(settings, source.name, settings.data.rstrip("/") + further, embedder)
+            return await open_memory(settings, source.name, settings.data.rstrip("/") + further, embedder, limits=None)
         case FilesSettings():
             only = Scope(source.org_id, source.domain_id) if source.org_id is not None else None
             files = DirectoryFiles(source.path, max_bytes=LIMITS.max_content_bytes)

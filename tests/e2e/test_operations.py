@@ -96,6 +96,15 @@ def test_flags_win_over_environment_and_environment_over_the_file(tmp_path, monk
     assert (settings.name, settings.grace, settings.log_level) == ("flag", 4.0, "error")
 
 
+def test_memories_that_were_embedded_otherwise_are_refused(start, dial, tmp_path):
+    dial(server := start()).write(item("Maya is allergic to peanuts.", id="m1"))
+    server.stop()
+    with pytest.raises(grpc.RpcError) as caught:
+        dial(start("--model-pooling", "cls")).query("peanuts")
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "pooling was 'mean' and is 'cls'" in caught.value.details()
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_stopping_answers_what_was_taken(start, dial, tmp_path, sign):
     data = tmp_path / "data"

@@ -258,7 +258,7 @@ async def test_a_mask_path_that_cannot_be_changed_is_named(client, notebook, sco
     fault = await fails(call(client, pb.UpdateRequest(scope=scope, item=item(id="a"), update_mask=mask)))
     assert fault.reason == "INVALID_FIELD"
     assert list(fault.violations) == ["update_mask.paths[1]"]
-    assert not notebook.masks
+    assert not notebook.changes
 
 
 async def test_content_that_the_mask_names_must_be_there(client, scope, fails):

@@ -6,9 +6,9 @@ that a `RecordStore` runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -130,7 +130,8 @@ class ModelIdentity:
     """The space that vectors live in.
 
     name: a label. sha256: of the weights, lower-case hex. max_tokens: of a text that are read. fingerprint: a digest of
-    all that shapes vectors; two models with one fingerprint give one text one vector.
+    all that shapes vectors; two models with one fingerprint give one text one vector. traits: what went into the
+    fingerprint, by name, so that a difference can be told.
     """
 
     name: str
@@ -138,6 +139,7 @@ class ModelIdentity:
     sha256: str
     max_tokens: int
     fingerprint: str = ""
+    traits: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Embedder(Protocol):

@@ -157,6 +157,7 @@ def test_what_has_few_values_is_compared_to_one_of_them(name: str, names: list[s
 
 def test_each_impossible_value_of_many_is_named_by_its_place() -> None:
     assert list(among("status", ["active", "Active", "archived", 3])) == ["[1]", "[3]"]
+    assert list(among("visibility", ["org", "ORG"])) == ["[1]"]
     assert list(among("create_time", [NOW, "2020-01-01", NOW, None])) == ["[1]", "[3]"]
     assert list(among("revision", [1, 2.0, True])) == ["[2]"]
 

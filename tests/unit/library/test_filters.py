@@ -29,6 +29,7 @@ from recalld.filters import (
     parse_field,
     split_path,
     value_of,
+    with_defaults,
 )
 
 X = Field("metadata", ("x",))
@@ -178,6 +179,31 @@ class TestFields:
             assert (shown["visibility"], shown["status"], shown["origin"]) == ("private", "active", "notes")
             assert (shown["user_id"], shown["event_time"], shown["revision"]) == (None, None, 0)
             assert shown["embedding_truncated"] is False
+
+    def test_what_reads_show_is_what_filters_see(self):
+        for attributes in (MemoryAttributes(), MemoryAttributes(importance=0.0, namespace="n", user_id="ada")):
+            shown = with_defaults(attributes)
+            before, after = MemoryItem("c", "s", attributes=attributes), MemoryItem("c", "s", attributes=shown)
+            for name in ATTRIBUTES:
+                assert value_of(after, Field(name)) == value_of(before, Field(name))
+            assert {name: getattr(shown, name) for name in ATTRIBUTE_DEFAULTS} == {
+                name: value_of(before, Field(name)) for name in ATTRIBUTE_DEFAULTS
+            }
+            assert (shown.visibility, shown.status) == (Visibility.PRIVATE, MemoryStatus.ACTIVE)
+            assert with_defaults(shown) == shown
+
+    def test_defaults_stand_in_for_what_is_unset_alone(self):
+        full = MemoryAttributes(
+            memory_type="episodic",
+            namespace="n",
+            visibility=Visibility.ORG,
+            status=MemoryStatus.SUPERSEDED,
+            importance=0.0,
+            confidence=0.0,
+            user_id="ada",
+            revision=7,
+        )
+        assert with_defaults(full) == full
 
     def test_set_attributes_show_themselves(self):
         attributes = MemoryAttributes(

@@ -279,7 +279,7 @@ class TestFormatWhere:
         where = format_where(condition)
         # repr tells 1 from 1.0 and True, which == does not.
         assert repr(parse_where(where)) == repr(condition)
-        assert repr(parse_where(copy_where(condition))) == repr(condition)
+        assert repr(parse_where(copy_where(condition))) == repr(All((condition,)))
 
     def test_a_filter_is_taken_as_it_is(self):
         condition = Compare(PAGE, Op.EQ, 3)
@@ -291,6 +291,10 @@ class TestFormatWhere:
         copied["more"] = 1
         assert where == {"page": 3}
         assert copy_where(None) == {}
+
+    def test_a_typed_filter_has_no_words_of_a_source(self):
+        condition = Compare(Field("metadata", ("path_prefix",)), Op.EQ, "/a")
+        assert copy_where(condition) == {"$and": [{"path_prefix": "/a"}]}
 
     def test_what_nests_too_deep_to_be_written_is_refused(self):
         deep: Filter = Exists(PAGE)

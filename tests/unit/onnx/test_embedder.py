@@ -1,4 +1,5 @@
-"""Many callers, one model: each gets its own vectors, none waits for more than it must, nothing is left behind."""
+"""Many callers of one event loop, one model: each gets its own vectors, none waits for more than it must, nothing is
+left behind. `test_event_loops.py` has callers of several."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 from recalld.engine.ports import Embedding
 from recalld.errors import InternalFailure, Overloaded, SourceUnavailable
 from recalld_server.adapters.onnx.config import EmbedderConfig
-from recalld_server.adapters.onnx.embedder import OnnxEmbedder, load_embedder
+from recalld_server.adapters.onnx.embedder import OnnxEmbedder
 from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.adapters.onnx.tokens import Tokens
 
@@ -249,16 +250,3 @@ async def test_no_query_is_remembered_without_a_cache(make: Make) -> None:
     await embedder.embed_query("w1")
     await embedder.embed_query("w1")
     assert model.times_run("w1") == 2
-
-
-def test_it_serves_one_event_loop_after_another(build: Any) -> None:
-    embedder = load_embedder(EmbedderConfig(model=build()))
-    asyncio.run(embedder.warm())
-    assert len(asyncio.run(close_after(embedder, WORDS))) == 60
-
-
-async def close_after(embedder: OnnxEmbedder, texts: list[str]) -> Sequence[Embedding]:
-    try:
-        return await embedder.embed_documents(texts)
-    finally:
-        await embedder.close()

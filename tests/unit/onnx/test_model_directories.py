@@ -99,6 +99,43 @@ def test_identity_names_the_directory_and_the_weights(build: Any) -> None:
     assert load(directory).identity.sha256 != before.sha256
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"pooling": "cls"}, {"query_prefix": "w1 "}, {"document_prefix": "w1 "}, {"max_tokens": 8}],
+)
+def test_what_shapes_vectors_makes_another_identity(build: Any, settings: dict[str, Any]) -> None:
+    directory = build()
+    assert load(directory, **settings).identity.fingerprint != load(directory).identity.fingerprint
+    assert load(directory, **settings).identity.sha256 == load(directory).identity.sha256
+
+
+def test_so_does_another_tokenizer_of_the_same_weights(build: Any) -> None:
+    directory = build()
+    before = load(directory).identity
+    text = (directory / "tokenizer.json").read_text()
+    (directory / "tokenizer.json").write_text(text.replace('"w59"', '"w60"'))
+    assert load(directory).identity.fingerprint != before.fingerprint
+
+
+def test_the_models_own_pooling_and_the_first_token_are_told_apart(build: Any) -> None:
+    directory = build(pooled=True)
+    own, first = load(directory).identity, load(directory, pooling="cls").identity
+    assert (own.traits["pooling"], first.traits["pooling"]) == ("the model's own", "cls")
+    assert own.fingerprint != first.fingerprint
+
+
+def test_the_name_of_the_folder_is_a_label_only(build: Any) -> None:
+    here, there = load(build(name="here")).identity, load(build(name="there")).identity
+    assert (here.name, there.name) == ("here", "there")
+    assert here.fingerprint == there.fingerprint
+
+
+def test_saying_what_the_files_say_anyway_changes_nothing(build: Any) -> None:
+    directory = build()
+    stated = load(directory, pooling="mean", max_tokens=16, query_prefix="", document_prefix="")
+    assert stated.identity == load(directory).identity
+
+
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     assert str(tmp_path / "none") in refusal(tmp_path / "none")
 

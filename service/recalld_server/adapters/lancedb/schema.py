@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -33,6 +34,9 @@ _TYPES = {
 # Declared in the field itself, the primary key is there from the first commit on; without one, concurrent upserts of
 # a new key leave two rows.
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
+
+#: The beginning of what the table says of the model that made its vectors.
+_MODEL = "recalld.model."
 
 #: What a filter column of metadata holds.
 METADATA_COLUMNS: Mapping[str, Any] = {
@@ -80,7 +84,11 @@ def table_schema(scope: Scope, model: ModelIdentity) -> Any:
             "recalld.format": str(FORMAT),
             "recalld.org_id": scope.org_id or "",
             "recalld.domain_id": scope.domain_id or "",
-            **_told_of(model),
+            _MODEL + "name": model.name,
+            _MODEL + "dimensions": str(model.dimensions),
+            _MODEL + "sha256": model.sha256,
+            _MODEL + "fingerprint": model.fingerprint,
+            _MODEL + "traits": json.dumps(dict(model.traits)),
         },
     )
 
@@ -95,16 +103,15 @@ def verify(schema: Any, scope: Scope, model: ModelIdentity, *, where: str) -> No
     said = verify_format(schema, where=where)
     if (said.get("recalld.org_id"), said.get("recalld.domain_id")) != (scope.org_id, scope.domain_id):
         raise StorageCorrupt(f"{where} belongs to another scope", details={"file": where})
-    stored = _model_of(said)
-    served = _model_of(_told_of(model))
-    told_by = "fingerprint" if stored["fingerprint"] and served["fingerprint"] else "sha256"
-    if any(stored[part] != served[part] for part in ("dimensions", told_by)):
+    stored = {key.removeprefix(_MODEL): value for key, value in said.items() if key.startswith(_MODEL)}
+    difference = _difference(stored, model)
+    if difference:
+        was, served = _named(stored), _named({**_told(model), "name": model.name})
         raise EmbeddingModelMismatch(
-            f"this scope was embedded with {_named(stored)}, and the server serves {_named(served)}; their vectors "
-            "cannot be compared. Serve with the stored model and its settings (pooling, prefixes, tokens read), or "
-            "re-embed: read the items with List from a server with the stored model and write them to a server with "
-            "the new model and a new data directory",
-            details={"storedModel": _named(stored), "servedModel": _named(served)},
+            f"this scope was embedded with {was}, and the server serves {served}; their vectors cannot be compared: "
+            f"{difference}. Serve with the stored model and its settings, or re-embed: read the items with List from a "
+            "server with the stored model and write them to a server with the new model and a new data directory",
+            details={"storedModel": was, "servedModel": served},
         )
 
 
@@ -118,20 +125,28 @@ def verify_format(schema: Any, *, where: str) -> Mapping[str, str]:
     return said
 
 
-def _told_of(model: ModelIdentity) -> Mapping[str, str]:
-    told = {
-        "name": model.name,
-        "dimensions": str(model.dimensions),
-        "sha256": model.sha256,
-        "fingerprint": model.fingerprint,
-    }
-    return {f"{_MODEL}{part}": text for part, text in told.items()}
+def _difference(stored: Mapping[str, str], model: ModelIdentity) -> str:
+    """What keeps the vectors of the two models apart; empty when they can be compared."""
+    was, served = dict(stored), _told(model)
+    # Tables of earlier versions have no fingerprint: what they tell is compared.
+    told_whole = bool(stored.get("fingerprint") and model.fingerprint)
+    if told_whole:
+        if stored["fingerprint"] == model.fingerprint:
+            return ""
+        was, served = {**was, **json.loads(stored["traits"])}, {**served, **model.traits}
+    parts = [
+        f"{trait} was {was.get(trait, '')!r} and is {served[trait]!r}"
+        for trait in served
+        if was.get(trait, "") != served[trait]
+    ]
+    return "; ".join(parts) or ("their fingerprints differ" if told_whole else "")
 
 
-def _model_of(said: Mapping[str, str]) -> Mapping[str, str]:
-    return {part: said.get(f"{_MODEL}{part}", "") for part in ("name", "dimensions", "sha256", "fingerprint")}
+def _told(model: ModelIdentity) -> dict[str, str]:
+    """What tables have always told of a model that shapes its vectors."""
+    return {"dimensions": str(model.dimensions), "sha256": model.sha256}
 
 
 def _named(model: Mapping[str, str]) -> str:
-    fingerprint = f", fingerprint {model['fingerprint'][:12]}" if model["fingerprint"] else ""
-    return f"{model['name']} ({model['dimensions']} dimensions, sha256 {model['sha256'][:12]}{fingerprint})"
+    name, dimensions, digest = (model.get(part, "") for part in ("name", "dimensions", "sha256"))
+    return f"{name} ({dimensions} dimensions, sha256 {digest[:12]})"

@@ -13,7 +13,7 @@ from recalld_server.adapters.onnx.recent import RecentEmbeddings
 
 
 class OnnxEmbedder:
-    """An `Embedder` over one model, for the callers of one event loop at a time.
+    """An `Embedder` over one model, for callers of any event loop, also of several at once.
 
     Queries and documents have a queue and a thread each, on one model: a query shares the cores with a bulk load and
     does not wait for it. Vectors are read-only arrays, since callers share them.
@@ -51,7 +51,7 @@ class OnnxEmbedder:
         return embedding
 
     async def close(self) -> None:
-        """Ends both threads; whoever waits gets SourceUnavailable. More than one call is fine."""
+        """Ends both threads; whoever waits gets SourceUnavailable. From any event loop; more than one call is fine."""
         await asyncio.gather(self._queries.close(), self._documents.close())
 
 

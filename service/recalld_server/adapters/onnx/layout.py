@@ -30,13 +30,15 @@ class BrokenModel(RecalldError, ValueError):
 class ModelLayout:
     """What a model directory says of itself.
 
-    pooling: None when it does not say. max_tokens: special tokens included. max_positions: the longest input that the
-    network has positions for, None when it does not say. pad_id: None when `config.json` does not say. own_layers:
-    names of layers after pooling that the ONNX file may or may not hold.
+    external_data: weights beside the model file. pooling: None when it does not say. max_tokens: special tokens
+    included. max_positions: the longest input that the network has positions for, None when it does not say. pad_id:
+    None when `config.json` does not say. own_layers: names of layers after pooling that the ONNX file may or may not
+    hold.
     """
 
     name: str
     model_file: Path
+    external_data: tuple[Path, ...]
     tokenizer_file: Path
     pooling: Pooling | None
     max_tokens: int
@@ -60,6 +62,7 @@ def read_layout(directory: Path) -> ModelLayout:
     model_file = next((directory / name for name in MODEL_FILES if (directory / name).is_file()), None)
     if model_file is None:
         raise BrokenModel(f"{directory}: has neither {' nor '.join(MODEL_FILES)}")
+    beside = (model_file.with_name(model_file.name + suffix) for suffix in EXTERNAL_DATA)
     tokenizer_file = directory / "tokenizer.json"
     if not tokenizer_file.is_file():
         raise BrokenModel(f"{tokenizer_file}: no such file")
@@ -69,6 +72,7 @@ def read_layout(directory: Path) -> ModelLayout:
     return ModelLayout(
         name=directory.name,
         model_file=model_file,
+        external_data=tuple(path for path in beside if path.is_file()),
         tokenizer_file=tokenizer_file,
         pooling=_pooling(directory / "1_Pooling" / "config.json"),
         max_tokens=_max_tokens(directory, positions),
@@ -80,14 +84,13 @@ def read_layout(directory: Path) -> ModelLayout:
     )
 
 
-def digest(model_file: Path) -> str:
-    """SHA-256, lower-case hex, of the model file and, where its weights lie beside it, of those too."""
+def digest_files(*paths: Path) -> str:
+    """SHA-256, lower-case hex, of the files' bytes one after another."""
     total = hashlib.sha256()
-    for path in (model_file, *(model_file.with_name(model_file.name + suffix) for suffix in EXTERNAL_DATA)):
-        if path == model_file or path.is_file():
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    total.update(block)
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                total.update(block)
     return total.hexdigest()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +12,13 @@ from numpy.typing import NDArray
 from recalld.engine.ports import Embedding, ModelIdentity
 from recalld_server.adapters.onnx.batches import by_length
 from recalld_server.adapters.onnx.config import EmbedderConfig, Pooling
-from recalld_server.adapters.onnx.layout import BrokenModel, ModelLayout, bundled_model_path, digest, read_layout
+from recalld_server.adapters.onnx.layout import (
+    BrokenModel,
+    ModelLayout,
+    bundled_model_path,
+    digest_files,
+    read_layout,
+)
 from recalld_server.adapters.onnx.pooling import normalise, pool
 from recalld_server.adapters.onnx.session import ModelSession
 from recalld_server.adapters.onnx.tokens import TextTokenizer, Tokens
@@ -34,7 +42,23 @@ class TextModel:
         self._max_batch_tokens = config.max_batch_tokens
         self.query_prefix = layout.query_prefix if config.query_prefix is None else config.query_prefix
         self.document_prefix = layout.document_prefix if config.document_prefix is None else config.document_prefix
-        self.identity = ModelIdentity(layout.name, self._try_out(layout), digest(layout.model_file), max_tokens)
+        self.identity = self._identify(layout, max_tokens)
+
+    def _identify(self, layout: ModelLayout, max_tokens: int) -> ModelIdentity:
+        """Everything that shapes a vector goes into the fingerprint; the folder's name is a label."""
+        dimensions, weights = self._try_out(layout), digest_files(layout.model_file, *layout.external_data)
+        traits = {
+            "sha256": weights,
+            "tokenizer_sha256": digest_files(layout.tokenizer_file),
+            "dimensions": str(dimensions),
+            "max_tokens": str(max_tokens),
+            "pooling": self._pooling or "the model's own",
+            "normalisation": "l2",
+            "query_prefix": self.query_prefix,
+            "document_prefix": self.document_prefix,
+        }
+        fingerprint = hashlib.sha256(json.dumps(traits, sort_keys=True).encode()).hexdigest()
+        return ModelIdentity(layout.name, dimensions, weights, max_tokens, fingerprint, traits)
 
     def tokenise(self, texts: Sequence[str]) -> list[Tokens]:
         """What the model reads of each text, as given: prefixes are the caller's to add."""
