@@ -93,7 +93,7 @@ async def test_what_is_due_is_taken_some_at_a_time(
     opened: Opened, note: Note, accesses: WeakSet[TableAccess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await opened(maintenance=MaintenancePolicy(horizon=timedelta(hours=1)))
-    scopes = [Scope("acme", f"d{n}") for n in range(20)]
+    scopes = [Scope("acme", f"d{n}") for n in range(12)]
     for scope in scopes:
         await first.put(scope, note("a"))
         await first.put(scope, note("b"))
@@ -106,7 +106,7 @@ async def test_what_is_due_is_taken_some_at_a_time(
         nonlocal most, ran
         gc.collect()
         most, ran = max(most, len(accesses)), ran + 1
-        if ran == 20:
+        if ran == 12:
             done.set()
         return await run(self, table, **given)
 
@@ -208,7 +208,7 @@ async def test_a_large_filter_is_compiled_once_for_a_search(
     assert [item.id for item in found] == [item.id for item in newest.items] == ["a"]
     assert len(compiled) == 1
     assert threading.get_ident() not in compiled
-    for _ in range(30):
+    for _ in range(12):
         await memory.records.count(scope, many_conditions())
     assert sum(each.weight for each in memory.records._conditions._large.values()) <= conditions._REMEMBERED
 

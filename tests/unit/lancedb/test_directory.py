@@ -180,7 +180,7 @@ def written(dimensions: int) -> Commit:
         (STORED, replace(STORED, fingerprint="e" * 64)),
         (STORED, replace(STORED, sha256="1" * 64, fingerprint="")),
         (replace(STORED, fingerprint=""), replace(STORED, sha256="1" * 64)),
-        (STORED, replace(STORED, dimensions=4)),
+        (STORED, replace(STORED, dimensions=4, fingerprint="e" * 64)),
         (replace(STORED, fingerprint=""), replace(STORED, dimensions=4, fingerprint="")),
     ],
     ids=["other pooling", "other weights", "other weights than an older table's", "dimensions", "older dimensions"],
