@@ -248,9 +248,10 @@ async def test_a_table_without_its_index_is_completed(
     store = await opened()
     with monkeypatch.context() as crash:
         crash.setattr(OpenTable, "ensure_indexed", lambda self: asyncio.sleep(0))
-        await store.put(scope, note("a", "some words"))
+        crash.setattr(OpenTable, "lacks_index", lambda self: asyncio.sleep(0, False))
+        await store.put(scope, note("a", "東京都に住んでいます"))
     reader = await opened()
-    assert await reader.by_words(scope, "words") == ["a"]
+    assert await reader.by_words(scope, "東京") == ["a"]
     await reader.put(scope, note("b", "more words"))
     assert await reader.revision(scope) == 2
     assert await store.by_words(scope, "more") == ["b"]
@@ -302,3 +303,27 @@ async def test_a_turn_waits_for_another_process(opened: Opened, scope: Scope, no
         assert not waiting.done()
         assert await two.ids(scope) == ["a"], "reads wait for nobody"
     await asyncio.wait_for(waiting, 20)
+
+
+async def test_an_index_that_others_get_in_the_way_of_fails_no_write(
+    opened: Opened, tmp_path: Path, scope: Scope, note: Note, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(root=f"file-object-store://{tmp_path}")
+    real = lancedb.AsyncTable.create_index
+    tries: list[int] = []
+    most = 100
+
+    async def create_index(self: Any, *args: Any, **given: Any) -> None:
+        tries.append(1)
+        if len(tries) < most:
+            raise RuntimeError("Retryable commit conflict for version 3: This CreateIndex transaction was preempted")
+        await real(self, *args, **given)
+
+    monkeypatch.setattr(lancedb.AsyncTable, "create_index", create_index)
+    await store.put(scope, note("a", "some words"))
+    assert await store.ids(scope) == ["a"]
+    assert await store.by_words(scope, "words") == ["a"], "found all the same"
+    most = len(tries) + 3
+    await store.put(scope, note("b", "東京都に住んでいます"))
+    assert await store.by_words(scope, "東京") == ["b"], "by words as the index splits them"
+    assert len(tries) == most

@@ -18,7 +18,6 @@ from recalld_server.adapters.lancedb import search
 from recalld_server.adapters.lancedb.access import TableAccess
 from recalld_server.adapters.lancedb.conditions import Conditions
 from recalld_server.adapters.lancedb.config import LanceConfig
-from recalld_server.adapters.lancedb.failures import IndexMissing
 from recalld_server.adapters.lancedb.filters import LIVE
 from recalld_server.adapters.lancedb.layout import Layout, open_layout, table_name
 from recalld_server.adapters.lancedb.locks import TableLocks
@@ -84,14 +83,11 @@ class LanceRecords:
         table = await self._find(scope)
         if table is None:
             return Lexical()
-        condition = await self._leg_condition(table, where)
-        try:
-            return await search.lexical(table, text, condition, limit)
-        except IndexMissing:
+        if not table.indexed and await table.lacks_index():
             # A crash between the first rows and the index; who holds the table completes it.
             async with self._access(table.name).held():
                 await table.ensure_indexed()
-            return await search.lexical(table, text, condition, limit)
+        return await search.lexical(table, text, await self._leg_condition(table, where), limit)
 
     async def semantic(self, scope: Scope, vector: Vector, where: Filter | None, *, limit: int) -> Sequence[Scored]:
         table = await self._find(scope)

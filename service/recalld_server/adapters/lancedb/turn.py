@@ -75,6 +75,6 @@ class LanceTurn:
 
     async def _find(self) -> OpenTable | None:
         table = await self._tables.find(self._scope)
-        if table is not None and (await table.head()).head != Head():
+        if table is not None:
             await table.ensure_indexed()
         return table
