@@ -149,6 +149,15 @@ class Settings(BaseSettings):
     )
     max_concurrent_queries: int = Field(default=64, ge=1, le=10_000, description="queries at work at once")
     max_concurrent_writes: int = Field(default=64, ge=1, le=10_000, description="writes at work at once")
+    max_waiting_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1024 * 1024,
+        le=2**40,
+        description="bytes of messages that wait for their turn, of all calls and streams together",
+    )
+    stall_seconds: float = Field(
+        default=30.0, gt=0, le=3600, description="seconds that a client may read nothing of a streamed answer"
+    )
     demo_data: bool = Field(default=False, description="writes the sample memories into the scope demo/demo at start")
     sources: list[SourceSettings] = Field(
         default_factory=list[SourceSettings],

@@ -214,6 +214,8 @@ def _transport(settings: Settings) -> TransportConfig:
         limits=limits_of(settings),
         max_concurrent_queries=settings.max_concurrent_queries,
         max_concurrent_writes=settings.max_concurrent_writes,
+        max_waiting_bytes=settings.max_waiting_bytes,
+        stall_seconds=settings.stall_seconds,
         tls_cert=settings.tls_cert,
         tls_key=settings.tls_key,
     )

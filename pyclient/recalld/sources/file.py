@@ -199,7 +199,7 @@ def _path_of(item: MemoryItem) -> str:
         return "/" + hashlib.sha1(item.content.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
     path: Any = metadata["path"]
     if not isinstance(path, str):
-        raise InvalidField(f"metadata['path'] is a string, not {type(path).__name__}")
+        raise InvalidField(violations={"metadata.path": f"must be a string, not {type(path).__name__}"})
     parts = path_parts(path)
     if not parts or path.endswith("/"):
         raise PathRefused(f"path {path!r} is a folder")

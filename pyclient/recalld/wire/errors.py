@@ -113,7 +113,7 @@ def error_from_rpc(error: grpc.aio.AioRpcError, source: str) -> RecalldError:
         )
     message = f"{source}: {text or code.name}"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
-        return InvalidField(message)
+        return InvalidField(message, violations={"message": text})
     return _build(_BARE.get(code, InternalFailure), message, source, retry_after=0.0)
 
 

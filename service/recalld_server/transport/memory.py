@@ -68,10 +68,12 @@ class MemoryService:
         except AllSourcesFailed as error:
             failure = only_failure(error)
             raise failure from failure.__cause__
-        most = self._limits.max_message_bytes
-        for frame in frames(result.hits, explain=request.explain, max_message_bytes=most):
-            await call.send(frame)
-        await call.send(pb.QueryResponse(summary=_summary(result, time.perf_counter_ns() - started)))
+        summary = pb.QueryResponse(summary=_summary(result, time.perf_counter_ns() - started))
+        async with self._admission.sending(call):
+            most = self._limits.max_message_bytes
+            for frame in frames(result.hits, explain=request.explain, max_message_bytes=most):
+                await call.send(frame)
+            await call.send(summary)
 
     async def write(self, requests: Requests[pb.WriteRequest], call: Call) -> None:
         gate = self._admission.gate(Work.WRITE)
