@@ -7,6 +7,7 @@ contract suite for sources of your own.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from recalld._version import __version__
@@ -45,6 +46,7 @@ from recalld.store import (
 )
 
 if TYPE_CHECKING:
+    from recalld.engine import LocalMemory
     from recalld.sources.remote import RemoteMemory, TLSConfig
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "InMemoryFiles",
     "ItemPage",
     "JournalMemory",
+    "LocalMemory",
     "MemoryAttributes",
     "MemoryItem",
     "MemorySource",
@@ -108,15 +111,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # gRPC alone takes as long to import as all else together is allowed to; who never goes remote need not pay.
-    if name in ("RemoteMemory", "TLSConfig"):
-        from recalld.sources import remote
+#: What is loaded when it is first touched: gRPC alone takes as long to import as all else together is allowed to.
+_ON_DEMAND = {
+    "LocalMemory": "recalld.engine",
+    "RemoteMemory": "recalld.sources.remote",
+    "TLSConfig": "recalld.sources.remote",
+}
 
-        value = getattr(remote, name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_ON_DEMAND[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

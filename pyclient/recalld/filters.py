@@ -7,7 +7,7 @@ strings compare by code point, times by instant. Any other pair of types is uneq
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -65,6 +65,9 @@ ATTRIBUTES: Mapping[str, Kind] = {
     "embedding_truncated": Kind.BOOLEAN,
 }
 
+#: Every field of an item that a filter can name, metadata apart, with its type.
+FIELDS: Mapping[str, Kind] = {"id": Kind.STRING, "content": Kind.STRING, **ATTRIBUTES}
+
 #: What an unset attribute counts as.
 ATTRIBUTE_DEFAULTS: Mapping[str, Any] = {
     "memory_type": "semantic",
@@ -88,14 +91,15 @@ def with_defaults(attributes: MemoryAttributes) -> MemoryAttributes:
 class Field:
     """What a condition looks at.
 
-    name: an attribute, `id`, `content`, or `metadata`. path: the keys below `metadata`, outermost first.
+    name: an attribute, `id`, `content`, or `metadata`. path: the keys below `metadata`, outermost first; a key may be
+    any text, the empty one too. `str` writes it as `parse_field` reads it.
     """
 
     name: str
     path: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return ".".join((self.name, *(key.replace("\\", "\\\\").replace(".", "\\.") for key in self.path)))
+        return join_path((self.name, *self.path))
 
 
 @dataclass(frozen=True)
@@ -153,41 +157,52 @@ class Contains:
 
 Filter = All | AnyOf | Not | Compare | In | Exists | Contains
 
+_SHOWN = 64
+
 
 def parse_field(text: str) -> Field:
     """The field that a wire filter names: an attribute, `id`, `content` or `metadata.<key>[.<key>...]`.
 
-    A backslash before a dot makes it part of the key. Raises InvalidFilter for anything else.
+    Keys are read as `split_path` does. Raises InvalidFilter for anything else.
     """
     keys = split_path(text)
     if keys[0] == "metadata":
         if len(keys) < 2:
-            raise InvalidFilter(f"filter field {text!r} names no metadata key")
+            raise InvalidFilter(f"filter field {text[:_SHOWN]!r} names no metadata key")
         return Field("metadata", keys[1:])
-    if len(keys) == 1 and (text in ATTRIBUTES or text in ("id", "content")):
-        return Field(text)
-    raise InvalidFilter(f"unknown filter field {text!r}")
+    if len(keys) == 1 and keys[0] in FIELDS:
+        return Field(keys[0])
+    raise InvalidFilter(f"unknown filter field {text[:_SHOWN]!r}")
+
+
+def join_path(keys: Iterable[str]) -> str:
+    """The dotted path of keys, which `split_path` takes apart again."""
+    return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in keys)
 
 
 def split_path(text: str) -> tuple[str, ...]:
-    """The keys of a dotted path; a backslash takes the next character literally.
+    """The keys of a dotted path; a backslash takes the next character as part of the key, whatever it is.
 
-    Raises InvalidFilter for an empty key.
+    A key may be empty: `metadata.` names the metadata key that is the empty string. Raises InvalidFilter for a
+    backslash at the end, which takes nothing.
     """
+    if "\\" not in text:
+        return tuple(text.split("."))
     keys: list[str] = []
     key: list[str] = []
     characters = iter(text)
     for character in characters:
         if character == "\\":
-            key.append(next(characters, "\\"))
+            taken = next(characters, None)
+            if taken is None:
+                raise InvalidFilter(f"filter field {text[-_SHOWN:]!r} ends in a backslash, which takes a character")
+            key.append(taken)
         elif character == ".":
             keys.append("".join(key))
             key = []
         else:
             key.append(character)
     keys.append("".join(key))
-    if not all(keys):
-        raise InvalidFilter(f"filter field {text!r} has an empty part")
     return tuple(keys)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from datetime import datetime
 from typing import Any, NoReturn, Self, cast
 
 from recalld.errors import FrozenValue
@@ -25,8 +26,9 @@ class FrozenDict(dict[str, Any]):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
-        pairs = dict[str, Any](*args, **kwargs)
-        dict[str, Any].update(made, {key: freeze(value) for key, value in pairs.items()})
+        dict[str, Any].update(made, *args, **kwargs)
+        if not _SETTLED.issuperset(map(type, made.values())):
+            dict[str, Any].update(made, [(key, freeze(value)) for key, value in made.items()])
         return made
 
     # `dict.__init__` adds to what is there: calling it once more would be a way to change the content.
@@ -55,7 +57,9 @@ class FrozenList(list[Any]):
 
     def __new__(cls, members: Iterable[Any] = ()) -> Self:
         made = super().__new__(cls)
-        list[Any].extend(made, map(freeze, members))
+        list[Any].extend(made, members)
+        if not _SETTLED.issuperset(map(type, made)):
+            list[Any].__setitem__(made, slice(None), [freeze(member) for member in made])
         return made
 
     def __init__(self, members: Iterable[Any] = ()) -> None: ...
@@ -76,11 +80,15 @@ class FrozenList(list[Any]):
         return type(self), (list(self),)
 
 
+#: Types whose values are frozen as they are. Most of what is frozen is of these, and asking the type alone is quick.
+_SETTLED = frozenset[type]((str, int, float, bool, type(None), datetime, FrozenDict, FrozenList))
+
+
 def freeze(value: Any) -> Any:
     """An equal value in which no container can change: dict, list, set and bytearray become their frozen kind, a
     tuple keeps its type. What is no container stays the same object."""
-    if isinstance(value, (str, int, float, FrozenDict, FrozenList)) or value is None:
-        return cast("Any", value)
+    if type(value) in _SETTLED or isinstance(value, (FrozenDict, FrozenList)):
+        return value
     if isinstance(value, Mapping):
         return FrozenDict(cast("Mapping[str, Any]", value))
     if isinstance(value, list):

@@ -9,7 +9,7 @@ from recalld.frozen import FrozenDict
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike
 from recalld.source import MemorySource
-from recalld.where import check_operators
+from recalld.where import check_operators, copy_where
 
 
 def render_grounding(items: Sequence[MemoryItem]) -> str:
@@ -26,8 +26,9 @@ def as_grounding_source(
     fixed here, and an unknown operator raises InvalidFilter here. The query is the task, word for word: to rewrite
     queries, wrap the memory.
     """
-    check_operators(where)
-    fixed = None if where is None else FrozenDict(where)
+    given = copy_where(where)
+    check_operators(given)
+    fixed = None if where is None else FrozenDict(given)
 
     async def ground(ctx: CtxLike, task: str) -> Sequence[MemoryItem]:
         return await memory.query(task, k=k, ctx=ctx, where=fixed)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
-from types import SimpleNamespace
 from typing import Any
 
 from recalld.errors import InvalidField, WrongType
@@ -155,8 +154,3 @@ def assign_owner(items: Iterable[MemoryItem], ctx: Any) -> Iterator[MemoryItem]:
         attributes = given.attributes or MemoryAttributes()
         missing = {name: value for name, value in own.items() if not getattr(attributes, name)}
         yield replace(given, attributes=replace(attributes, **missing)) if missing else given
-
-
-def owned(items: Iterable[MemoryItem], user_id: str | None) -> Iterator[MemoryItem]:
-    """As `assign_owner`, of a user alone."""
-    return assign_owner(items, SimpleNamespace(user_id=user_id))

@@ -29,7 +29,7 @@ from recalld.store import (
     WriteOutcome,
 )
 from recalld.store_base import StoreBase
-from recalld.where import format_where
+from recalld.where import copy_where
 
 _METHODS = ("search", "commit", "get", "list", "list_page", "update", "delete", "commit_token", "close")
 
@@ -58,7 +58,7 @@ def fit_k(store: MemoryStore, k: int) -> int:
     return min(k, LIMITS.max_k) if keeps_records(store) else k
 
 
-def declared_modes(source: MemorySource) -> frozenset[RetrievalMode]:
+def read_modes(source: MemorySource) -> frozenset[RetrievalMode]:
     """The modes that the source says it can search by; none for one that does not say."""
     return frozenset(getattr(source, "retrieval_modes", None) or ())
 
@@ -85,7 +85,7 @@ class LiftedSource(StoreBase):
 
     @property
     def retrieval_modes(self) -> frozenset[RetrievalMode]:
-        return declared_modes(self._source)
+        return read_modes(self._source)
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
         return await self._source.query(query, k=k, ctx=ctx, where=where)
@@ -97,9 +97,7 @@ class LiftedSource(StoreBase):
         """Raises InvalidField for a `min_commit_token`: nobody has one of this source."""
         if query.min_commit_token:
             raise InvalidField(violations={"min_commit_token": f"source {self.name!r} has no commit tokens"})
-        return await search_by_query(
-            self._source.query, query, ctx=ctx, name=self.name, modes=declared_modes(self._source)
-        )
+        return await search_by_query(self._source.query, query, ctx=ctx, name=self.name, modes=read_modes(self._source))
 
     async def commit(self, batch: WriteBatch, *, ctx: CtxLike) -> WriteOutcome:
         return await commit_by_write(self._source.write, batch, ctx=ctx, source=self._source, lanes=self._lanes)
@@ -195,9 +193,10 @@ async def search_by_query(
 
 
 def _as_dict(where: Where) -> dict[str, Any] | None:
+    """The condition as a plain source takes it."""
     if where is None or isinstance(where, dict):
         return where
-    return dict(where) if isinstance(where, Mapping) else format_where(where)
+    return copy_where(where)
 
 
 def _make_hit(item: MemoryItem, rank: int, ranked_by: RetrievalMode | None) -> SearchHit:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
+from recalld.errors import WrongType
 from recalld.item import MemoryItem
+from recalld.values import Violations, name_type
 
 
 @runtime_checkable
@@ -34,6 +36,17 @@ class Reranker(Protocol):
     """A second pass over merged items; gives at most `k` of them, best first."""
 
     async def __call__(self, query: str, items: list[MemoryItem], *, k: int) -> list[MemoryItem]: ...
+
+
+def check_query(query: Any, *, k: Any) -> None:
+    """Raises WrongType, naming each, unless the query is a str and `k` an int; a bool is none."""
+    violations: Violations = {}
+    if not isinstance(query, str):
+        violations["query"] = f"must be a str, not {name_type(query)}"
+    if not isinstance(k, int) or isinstance(k, bool):
+        violations["k"] = f"must be an int, not {name_type(k)}"
+    if violations:
+        raise WrongType(violations=violations)
 
 
 def accepts_writes(source: MemorySource) -> bool:

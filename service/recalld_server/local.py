@@ -31,7 +31,7 @@ from recalld.store_base import StoreBase
 from recalld_server.adapters.onnx.embedder import OnnxEmbedder
 from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.settings import load_settings
-from recalld_server.wiring import embedder_config, open_memory
+from recalld_server.wiring import embedder_config, limits_of, open_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,9 @@ class EmbeddedMemory(StoreBase):
         async with AsyncExitStack() as stack:
             embedder = OnnxEmbedder(self._model, config)
             stack.push_async_callback(embedder.close)
-            memory = await open_memory(self._settings, self.name, self._settings.data, embedder)
+            memory = await open_memory(
+                self._settings, self.name, self._settings.data, embedder, limits=limits_of(self._settings)
+            )
             stack.push_async_callback(memory.close)
             return _Opened(memory, stack.pop_all())
         raise AssertionError("an exit stack does not swallow errors")

@@ -45,7 +45,7 @@ _DEFAULT_SOURCE = LanceSettings(name="memory", type="lancedb")
 
 
 def run_server(settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT, then finishes what it took. Raises RecalldError when it cannot start."""
+    """Serves until SIGTERM, SIGINT or SIGHUP, then finishes what it took. Raises RecalldError when it cannot start."""
     log_to_stderr(settings.log_level)
     asyncio.run(_run(settings))
 
@@ -53,7 +53,8 @@ def run_server(settings: Settings) -> None:
 async def _run(settings: Settings) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
+    # A hang-up (a closed terminal, some supervisors' reload) ends the server as well, and drains like the others.
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(each, stop.set)
     async with open_served(settings) as served:
         if settings.demo_data:
@@ -84,11 +85,13 @@ async def open_served(settings: Settings) -> AsyncGenerator[Served]:
         await embedder.close()
 
 
-async def open_memory(settings: Settings, name: str, root: str, embedder: OnnxEmbedder) -> LocalMemory:
-    """The engine over LanceDB at a root, a directory or the URI of an object store. Raises RecalldError when it cannot
-    open."""
+async def open_memory(
+    settings: Settings, name: str, root: str, embedder: OnnxEmbedder, *, limits: Limits | None
+) -> LocalMemory:
+    """The engine over LanceDB at a root, a directory or the URI of an object store. limits: None behind a door that has
+    checked. Raises RecalldError when it cannot open."""
     records = await open_records(_lance_config(settings, name, root, embedder.identity))
-    return LocalMemory(records, embedder, limits=limits_of(settings))
+    return LocalMemory(records, embedder, limits=limits)
 
 
 def _say_what_is_served(settings: Settings, served: ServerDescription) -> None:
@@ -142,7 +145,7 @@ async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedd
     match source:
         case LanceSettings():
             further = "" if source.name == _DEFAULT_SOURCE.name else f"/sources/{source.name}"
-            return await open_memory(settings, source.name, settings.data.rstrip("/") + further, embedder)
+            return await open_memory(settings, source.name, settings.data.rstrip("/") + further, embedder, limits=None)
         case FilesSettings():
             only = Scope(source.org_id, source.domain_id) if source.org_id is not None else None
             files = DirectoryFiles(source.path, max_bytes=LIMITS.max_content_bytes)

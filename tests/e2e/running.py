@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,9 +26,9 @@ class Running:
         self.process.kill()
         self.process.wait()
 
-    def stop(self) -> int:
-        """SIGTERM; gives the exit code."""
-        self.process.terminate()
+    def stop(self, sign: signal.Signals = signal.SIGTERM) -> int:
+        """Asks it to stop; gives the exit code."""
+        self.process.send_signal(sign)
         return self.process.wait(timeout=60)
 
     def logged(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -104,7 +105,8 @@ def test_memories_that_were_embedded_otherwise_are_refused(start, dial, tmp_path
     assert "pooling was 'mean' and is 'cls'" in caught.value.details()
 
 
-def test_stopping_answers_what_was_taken(start, dial, tmp_path):
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_stopping_answers_what_was_taken(start, dial, tmp_path, sign):
     data = tmp_path / "data"
     server = start(data=data)
     client = dial(server)
@@ -125,7 +127,7 @@ def test_stopping_answers_what_was_taken(start, dial, tmp_path):
     for thread in threads:
         thread.start()
     assert busy.wait(30)
-    assert server.stop() == 0
+    assert server.stop(sign) == 0
     for thread in threads:
         thread.join()
     assert set(codes) == {grpc.StatusCode.UNAVAILABLE}

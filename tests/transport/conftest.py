@@ -1,4 +1,4 @@
-"""A real server and a real channel on loopback, over the real use cases and a source that keeps its items in a dict."""
+"""A real server and a real channel on loopback, over a real composite of stores that can be paused and told to fail."""
 
 from __future__ import annotations
 
@@ -12,30 +12,18 @@ import grpc.aio
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from recalld import CompositeMemory, Ctx, MemoryItem, Scope, WriteBatch, WriteOutcome
+from recalld.engine.ports import ModelIdentity
 from recalld.errors import ItemNotFound
-from recalld.filters import Filter, matches
-from recalld.item import MemoryItem
-from recalld.scope import Scope
+from recalld.filters import matches
+from recalld.fusion import rank_across_sources
+from recalld.lanes import Lanes
+from recalld.source import MemorySource, accepts_writes
+from recalld.store import UNSET, Degradation, ItemPage, RankFusion, SearchHit, SearchQuery, SearchResult
+from recalld.store_base import StoreBase
 from recalld.v1 import admin_service_pb2_grpc, item_pb2, memory_service_pb2, memory_service_pb2_grpc
-from recalld_server.application import Application, ServerDescription, SourceDescription
-from recalld_server.application.change import ChangeMemories
-from recalld_server.application.composition import Composition
-from recalld_server.application.query import QueryMemories
-from recalld_server.application.read import ReadMemories
-from recalld_server.application.write import WriteMemories
-from recalld_server.ports import (
-    Batch,
-    Committed,
-    Degradation,
-    Deleted,
-    Fusion,
-    Hit,
-    ModelIdentity,
-    Page,
-    QuerySpec,
-    Ranked,
-    Source,
-)
+from recalld.where import parse_where
+from recalld_server.transport.served import Served, ServerDescription, SourceDescription
 from recalld_server.transport.server import RunningServer, TransportConfig, serve
 
 
@@ -67,22 +55,24 @@ class Pause:
         return self._came.empty()
 
 
-@dataclass
-class Notebook:
-    """A source in memory. `writes` and `reads` can be paused; `error` is raised by whatever is asked next."""
+@dataclass(eq=False)
+class Notebook(StoreBase):
+    """A store in memory. `writes` and `reads` can be paused; `error` is raised by whatever is asked next."""
 
     name: str = "memory"
-    kind: str = "notebook"
     accepts_writes: bool = True
     items: dict[tuple[Scope, str], MemoryItem] = field(default_factory=dict)
     error: Exception | None = None
-    specs: list[QuerySpec] = field(default_factory=list)
+    searches: list[tuple[SearchQuery, Ctx]] = field(default_factory=list)
     degradations: Sequence[Degradation] = ()
     writes: Pause = field(default_factory=Pause)
     reads: Pause = field(default_factory=Pause)
-    batches: list[Batch] = field(default_factory=list)
-    masks: list[Sequence[tuple[str, ...]]] = field(default_factory=list)
+    batches: list[tuple[WriteBatch, Ctx]] = field(default_factory=list)
+    changes: list[dict[str, Any]] = field(default_factory=list)
     listings: list[int] = field(default_factory=list)
+    _lanes: Lanes = field(default_factory=Lanes)
+
+    keeps_records = True
 
     def _fail_if_told(self) -> None:
         if self.error is not None:
@@ -92,70 +82,81 @@ class Notebook:
         for item in items:
             self.items[scope, item.id or ""] = replace(item, source=self.name)
 
-    def _of(self, scope: Scope, where: Filter | None) -> list[MemoryItem]:
-        found = [item for (tenant, _), item in self.items.items() if tenant == scope]
-        return [item for item in found if where is None or matches(where, item)]
+    def _of(self, ctx: Any, where: Any) -> list[MemoryItem]:
+        condition = parse_where(where)
+        found = [item for (tenant, _), item in self.items.items() if tenant == ctx.scope]
+        return [item for item in found if condition is None or matches(condition, item)]
 
-    async def search(self, scope: Scope, spec: QuerySpec) -> Ranked:
-        self.specs.append(spec)
-        await self.reads.passed(spec.text)
+    async def search(self, query: SearchQuery, *, ctx: Any) -> SearchResult:
+        self.searches.append((query, ctx))
+        await self.reads.passed(query.text)
         self._fail_if_told()
         hits = [
-            Hit(replace(item, score=1 / rank), lexical_rank=rank, lexical_score=2.0 / rank)
-            for rank, item in enumerate(self._of(scope, spec.where)[: spec.k], 1)
+            SearchHit(replace(item, score=1 / rank), lexical_rank=rank, lexical_score=2.0 / rank)
+            for rank, item in enumerate(self._of(ctx, query.where)[: query.k], 1)
         ]
-        return Ranked(hits, self.degradations, "seen", Fusion(10, 0.25, 0.75))
+        return SearchResult(hits, self.degradations, "seen", RankFusion(10, 0.25, 0.75))
 
-    async def write(self, scope: Scope, batch: Batch) -> Committed:
-        await self.writes.passed(batch.items[0].content)
+    async def commit(self, batch: WriteBatch, *, ctx: Any) -> WriteOutcome:
+        with self._lanes.enter(batch.lane) as place:
+            await self.writes.passed(batch.items[0].content)
+            await place.comes()
+            return self._stored(batch, ctx)
+
+    def _stored(self, batch: WriteBatch, ctx: Any) -> WriteOutcome:
         self._fail_if_told()
-        self.batches.append(batch)
-        self.add(scope, *batch.items)
-        return Committed([item.id or "" for item in batch.items], "wrote")
+        self.batches.append((batch, ctx))
+        ids = [item.id or f"fresh-{len(self.items) + at}" for at, item in enumerate(batch.items)]
+        self.add(ctx.scope, *(replace(item, id=id) for item, id in zip(batch.items, ids, strict=True)))
+        return WriteOutcome([self.name], ids=ids, commit_token="wrote")  # noqa: S106 - no password
 
-    async def get(self, scope: Scope, ids: Sequence[str]) -> Sequence[MemoryItem]:
+    async def get(self, ids: Sequence[str], *, ctx: Any) -> list[MemoryItem]:
         self._fail_if_told()
-        return [item for item in self._of(scope, None) if item.id in ids]
+        found = {item.id: item for item in self._of(ctx, None)}
+        return [found[id] for id in dict.fromkeys(ids) if id in found]
 
-    async def list(self, scope: Scope, where: Filter | None, *, limit: int, cursor: str | None) -> Page:
+    async def list_page(self, *, ctx: Any, where: Any = None, page_size: int = 100, page_token: str = "") -> ItemPage:
         await self.reads.passed("list")
         self._fail_if_told()
-        self.listings.append(limit)
-        found = self._of(scope, where)[::-1]
-        start = int(cursor or 0)
-        more = start + limit < len(found)
-        return Page(found[start : start + limit], str(start + limit) if more else None)
+        self.listings.append(page_size)
+        found = self._of(ctx, where)[::-1]
+        start = int(page_token or 0)
+        more = start + page_size < len(found)
+        return ItemPage(found[start : start + page_size], str(start + page_size) if more else "")
 
-    async def update(
-        self, scope: Scope, item: MemoryItem, mask: Sequence[tuple[str, ...]], *, if_revision: int | None
-    ) -> tuple[MemoryItem, str]:
+    async def update(self, id: str, *, ctx: Any, if_revision: int | None = None, **changes: Any) -> MemoryItem:
         self._fail_if_told()
-        self.masks.append(mask)
-        if (scope, item.id) not in self.items:
-            raise ItemNotFound(f"no item {item.id!r}", details={"id": item.id or ""})
-        self.add(scope, item)
-        return self.items[scope, item.id or ""], "changed"
+        self.changes.append({name: value for name, value in changes.items() if value not in (UNSET, None)})
+        if (ctx.scope, id) not in self.items:
+            raise ItemNotFound(f"no item {id!r}", details={"id": id})
+        if changes.get("content", UNSET) is not UNSET:
+            self.add(ctx.scope, replace(self.items[ctx.scope, id], content=changes["content"]))
+        return self.items[ctx.scope, id]
 
-    async def delete(self, scope: Scope, selected: Sequence[str] | Filter, *, dry_run: bool) -> Deleted:
+    async def delete(
+        self, ids: Sequence[str] | None = None, *, ctx: Any, where: Any = None, dry_run: bool = False
+    ) -> int:
         self._fail_if_told()
-        by_id = isinstance(selected, (list, tuple))
-        found = [item for item in self._of(scope, None) if (item.id in selected if by_id else matches(selected, item))]
+        found = [item for item in self._of(ctx, where) if ids is None or item.id in ids]
         if not dry_run:
             for item in found:
-                del self.items[scope, item.id or ""]
-        return Deleted(len(found), "deleted")
+                del self.items[ctx.scope, item.id or ""]
+        return len(found)
+
+    async def commit_token(self, *, ctx: Any) -> str:
+        return "now"
 
     async def close(self) -> None: ...
 
 
-def compose(*sources: Source) -> Application:
-    composition = Composition("recalld", sources)
+def compose(*sources: MemorySource) -> Served:
+    memory = CompositeMemory(list(sources), rank_across_sources, "recalld", "origin")
 
     def describe() -> ServerDescription:
         return ServerDescription(
             version="1.2.3",
             name="recalld",
-            sources=[SourceDescription(each.name, each.kind, each.accepts_writes) for each in sources],
+            sources=[SourceDescription(each.name, "notebook", accepts_writes(each)) for each in sources],
             model=ModelIdentity("tiny", 8, "ab" * 32, 16),
             rank_fusion_k=10,
             lexical_weight=0.25,
@@ -163,14 +164,7 @@ def compose(*sources: Source) -> Application:
             candidates=40,
         )
 
-    return Application(
-        name="recalld",
-        query=QueryMemories(composition),
-        write=WriteMemories(composition),
-        read=ReadMemories(composition),
-        change=ChangeMemories(composition),
-        describe=describe,
-    )
+    return Served(memory, describe)
 
 
 @dataclass
@@ -248,7 +242,7 @@ async def start(notebook: Notebook) -> AsyncIterator[Callable[..., Awaitable[Cli
     """Starts a server over sources (the notebook, unless others are given), with any setting of TransportConfig."""
     clients: list[Client] = []
 
-    async def begin(*sources: Source, **settings: Any) -> Client:
+    async def begin(*sources: MemorySource, **settings: Any) -> Client:
         config = TransportConfig(**{"listen": "127.0.0.1:0", "grace": 5.0, "linger": 0.0, **settings})
         server = await serve(compose(*(sources or (notebook,))), config)
         clients.append(Client(server, grpc.aio.insecure_channel(server.address)))

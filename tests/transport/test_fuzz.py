@@ -20,7 +20,7 @@ REQUESTS = {
     ),
     "MemoryService/BatchGet": pb.BatchGetRequest(ids=["a"]),
     "MemoryService/List": pb.ListRequest(
-        page_size=2, where={"compare": {"field": "id", "value": {"bool_value": True}}}
+        page_size=2, where={"compare": {"field": "id", "value": {"string_value": "a"}}}
     ),
     "MemoryService/Update": pb.UpdateRequest(item={"id": "a", "content": "x"}, update_mask={"paths": ["content"]}),
     "MemoryService/Delete": pb.DeleteRequest(ids=["a"]),

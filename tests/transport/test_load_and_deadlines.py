@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import grpc
 import grpc.aio
@@ -110,8 +111,8 @@ async def test_waiting_for_a_place_counts_against_the_deadline(start, notebook, 
 async def test_a_source_is_told_how_much_time_is_left(client, notebook, scope, query):
     async for _ in client.memory.Query(pb.QueryRequest(scope=scope, query="x"), timeout=8):
         pass
-    (spec,) = notebook.specs
-    assert 4 < spec.timeout < 8
+    ((_, ctx),) = notebook.searches
+    assert 4 < ctx.deadline - time.monotonic() < 8
 
 
 async def test_a_source_that_lets_the_time_pass_does_not_hide_that_from_the_client(client, notebook, scope):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from recalld import ReadOnlyMemory
 from recalld.errors import RevisionMismatch, SourceUnavailable
 from recalld.item import MemoryAttributes, MemoryItem
 from recalld.limits import Limits
+from recalld.store import UNSET, Degradation, RankFusion, RetrievalMode
 from recalld.v1 import admin_service_pb2, error_reason_pb2, filter_pb2, item_pb2
 from recalld.v1 import memory_service_pb2 as pb
-from recalld_server.application.read_only import ReadOnlySource
-from recalld_server.ports import Degradation, FusionSpec, Mode
 
 
 async def test_a_written_batch_answers_its_ids_and_is_read_back_with_its_types(client, scope):
@@ -42,7 +42,7 @@ async def test_output_only_fields_of_a_write_are_ignored(client, notebook, scope
 async def test_every_source_of_a_write_is_in_exactly_one_part_of_the_split(start, new_notebook, scope):
     down = new_notebook("down", error=SourceUnavailable("cannot be reached", details={"source": "down"}))
     broken = new_notebook("broken", error=RuntimeError("secret inside"))
-    ignoring = ReadOnlySource(new_notebook("archive"), "ignore")
+    ignoring = ReadOnlyMemory(new_notebook("archive"), on_write="ignore")
     client = await start(new_notebook(), down, broken, ignoring)
     outcome = (await client.memory.BatchWrite(pb.BatchWriteRequest(scope=scope, items=[{"content": "one"}]))).outcome
     assert (list(outcome.accepted), list(outcome.refused)) == (["memory"], ["archive"])
@@ -90,13 +90,14 @@ async def test_a_query_reaches_the_source_as_it_was_asked(client, notebook, scop
         on_behalf_of_user_id="maya",
         where=filter_pb2.Filter(exists="user_id"),
     )
-    plain, detailed = notebook.specs
-    assert (plain.k, plain.mode, plain.candidates, plain.where) == (10, Mode.HYBRID, None, None)
-    assert plain.fusion == FusionSpec()
-    assert plain.timeout is None
-    assert (detailed.k, detailed.mode, detailed.candidates) == (7, Mode.SEMANTIC, 50)
-    assert detailed.fusion == FusionSpec(k=3, semantic_weight=0.0)
-    assert detailed.on_behalf_of == "maya"
+    (plain, nobody), (detailed, maya) = notebook.searches
+    assert (plain.k, plain.mode, plain.candidates, plain.where) == (10, RetrievalMode.HYBRID, None, None)
+    assert plain.fusion == RankFusion()
+    assert (nobody.user_id, nobody.deadline) == (None, None)
+    assert (detailed.k, detailed.mode, detailed.candidates) == (7, RetrievalMode.SEMANTIC, 50)
+    assert detailed.fusion == RankFusion(k=3, semantic_weight=0.0)
+    assert maya.user_id == "maya"
+    assert maya.request_id
     assert detailed.where is not None
 
 
@@ -130,14 +131,16 @@ async def test_update_changes_what_the_mask_names(client, notebook, scope, tenan
     )
     assert answer.item.content == "new"
     assert answer.commit_token
-    assert notebook.masks == [[("content",), ("metadata", "a.b"), ("attributes", "importance")]]
+    assert notebook.changes == [
+        {"content": "new", "metadata_changes": {"a.b": UNSET}, "attributes": {"importance": None}}
+    ]
 
 
 async def test_the_whole_metadata_in_a_mask_stands_for_each_key(client, notebook, scope, tenant):
     notebook.add(tenant, MemoryItem("old", "", id="a"))
     mask = FieldMask(paths=["metadata.a", "metadata", "attributes.user_id"])
     await client.memory.Update(pb.UpdateRequest(scope=scope, item={"id": "a"}, update_mask=mask))
-    assert notebook.masks == [[("metadata",), ("attributes", "user_id")]]
+    assert notebook.changes == [{"metadata": {}, "attributes": {"user_id": ""}}]
 
 
 async def test_update_tells_what_is_not_there_and_what_changed_meanwhile(client, notebook, scope, fails):

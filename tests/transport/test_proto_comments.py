@@ -11,7 +11,6 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 from recalld.limits import Limits
-from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS, MAX_VALUE_LEVELS
 
 PROTO = Path(__file__).parents[2] / "proto"
 
@@ -23,10 +22,11 @@ STATED = {
     "MemoryItem.metadata": ["At most {max_metadata_bytes} bytes", "at most {max_metadata_levels} levels"],
     "MemoryAttributes": ["at most {max_attribute_bytes} UTF-8 bytes"],
     "MemoryAttributes.supersedes_id": ["At most {max_id_bytes} UTF-8 bytes"],
-    "Filter": ["At most {max_conditions} conditions, nested at most {max_filter_levels} levels"],
-    "Comparison.value": ["at most {max_value_levels} levels"],
+    "Filter": ["At most {max_filter_conditions} conditions, nested at most {max_filter_levels} levels"],
+    "Comparison.value": ["at most {max_filter_value_levels} levels"],
     "QueryRequest.query": ["At most {max_query_bytes} UTF-8 bytes"],
     "QueryRequest.k": ["0 means {default_k}; 1-{max_k}"],
+    "Membership.values": ["At most {max_in_values}"],
     "QueryRequest.candidates": ["1-{max_candidates}"],
     "QueryRequest.min_commit_token": ["At most {max_commit_token_bytes} UTF-8 bytes"],
     "QueryRequest.on_behalf_of_user_id": ["At most {max_attribute_bytes} UTF-8 bytes"],
@@ -45,14 +45,11 @@ STATED = {
     "ServerLimits.max_k": [": {max_k}."],
 }
 
-#: Tokens are opaque: their length is nobody's concern who passes on what the server made.
-UNSTATED = {"max_page_token_bytes"}
+#: Tokens are opaque: their length is nobody's concern who passes on what the server made. The number of values is
+#: bounded by their bytes first, and hops are counted by servers that know one another.
+UNSTATED = {"max_page_token_bytes", "max_metadata_values", "max_hops"}
 
-NUMBERS = dataclasses.asdict(Limits()) | {
-    "max_conditions": MAX_CONDITIONS,
-    "max_filter_levels": MAX_FILTER_LEVELS,
-    "max_value_levels": MAX_VALUE_LEVELS,
-}
+NUMBERS = dataclasses.asdict(Limits())
 
 
 @pytest.fixture(scope="module")

@@ -124,34 +124,44 @@ async def test_batches_run_at_the_same_time_up_to_the_window(client, notebook, s
 
 async def test_acknowledgements_keep_their_order_when_a_later_batch_is_done_first(start, notebook, scope):
     class Uneven(type(notebook)):
-        async def write(self, scope, batch):
+        async def commit(self, batch, *, ctx):
             if batch.items[0].content == "slow":
                 await self.reads.passed("slow")
-            done = await super().write(scope, batch)
+            done = await super().commit(batch, ctx=ctx)
             await self.reads.passed(batch.items[0].content) if batch.items[0].content == "quick" else None
             return done
 
     uneven = Uneven()
     uneven.reads.close()
     client = await start(uneven)
-    stream = client.memory.Write(iter([batch(scope, 1, "slow"), batch(scope, 2, "quick")]))
+    other = item_pb2.Scope(org_id="other", domain_id="support")
+    stream = client.memory.Write(iter([batch(scope, 1, "slow"), batch(other, 2, "quick")]))
     assert {await uneven.reads.next(), await uneven.reads.next()} == {"slow", "quick"}
-    assert [each.items[0].content for each in uneven.batches] == ["quick"]
+    assert [each.items[0].content for each, _ in uneven.batches] == ["quick"]
     uneven.reads.open()
     assert [answer.sequence for answer in await rest(stream)] == [1, 2]
 
 
-@pytest.mark.parametrize("shared", [{"id": "a"}, {"key": "k"}])
-async def test_batches_that_share_an_id_or_a_key_are_applied_one_after_another(client, notebook, scope, shared):
+@pytest.mark.parametrize("shared", [{"id": "a"}, {"key": "k"}, {}])
+async def test_the_batches_of_a_scope_are_stored_in_their_order(client, notebook, scope, shared):
+    """Also where the second has to wait for the first and the third could go on: nobody overtakes."""
     notebook.writes.close()
     requests = [batch(scope, 1, "first", **shared), batch(scope, 2, "second", **shared), batch(scope, 3, "apart")]
     stream = client.memory.Write(iter(requests))
-    assert {await notebook.writes.next(), await notebook.writes.next()} == {"first", "apart"}
-    assert notebook.writes.nobody_else
+    assert {await notebook.writes.next() for _ in range(3)} == {"first", "second", "apart"}
     notebook.writes.open()
     assert len(await rest(stream)) == 3
-    contents = [each.items[0].content for each in notebook.batches]
-    assert contents.index("first") < contents.index("second")
+    assert [each.items[0].content for each, _ in notebook.batches] == ["first", "second", "apart"]
+
+
+async def test_batches_that_find_no_place_at_first_keep_their_order(start, notebook, scope):
+    client = await start(max_concurrent_writes=2)
+    notebook.writes.close()
+    stream = client.memory.Write(iter([batch(scope, number, f"c{number}") for number in range(1, 7)]))
+    assert {await notebook.writes.next() for _ in range(2)} == {"c1", "c2"}
+    notebook.writes.open()
+    assert len(await rest(stream)) == 6
+    assert [each.items[0].content for each, _ in notebook.batches] == [f"c{number}" for number in range(1, 7)]
 
 
 async def test_one_id_in_two_scopes_does_not_wait(client, notebook, scope):

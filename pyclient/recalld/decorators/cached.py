@@ -13,7 +13,9 @@ from recalld.decorators.scoped import require_scope
 from recalld.decorators.wrapper import MIRRORED, WrapperMemory
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, Scope, listening, scope_of, user_of
+from recalld.source import check_query
 from recalld.store import ItemPage, SearchQuery, SearchResult, Where, WriteBatch, WriteOutcome
+from recalld.where import copy_where
 
 Answer = TypeVar("Answer")
 
@@ -64,21 +66,23 @@ class CachedMemory(WrapperMemory):
     _readings: set[_Reading] = field(default_factory=set[_Reading], init=False, repr=False)
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
-        ask = super().query
+        check_query(query, k=k)
+        ask, conditions = super().query, copy_where(where)
 
         async def find() -> tuple[MemoryItem, ...]:
             return tuple(await ask(query, k=k, ctx=ctx, where=where))
 
-        return list(await self._recall(("query", query, k, where or {}), find, k=k, ctx=ctx))
+        return list(await self._recall(("query", query, k, conditions), find, k=k, ctx=ctx))
 
     async def search(self, query: SearchQuery, *, ctx: CtxLike) -> SearchResult:
-        ask = super().search
+        check_query(query.text, k=query.k)
+        ask, conditions = super().search, copy_where(query.where)
 
         async def find() -> SearchResult:
             result = await ask(query, ctx=ctx)
             return replace(result, hits=tuple(result.hits), degradations=tuple(result.degradations))
 
-        return await self._recall(replace(query, where=query.where or {}), find, k=query.k, ctx=ctx)
+        return await self._recall(replace(query, where=conditions), find, k=query.k, ctx=ctx)
 
     async def write(self, items: Iterable[MemoryItem], *, ctx: CtxLike, idempotency_key: str = "") -> None:
         with self._changing(ctx):

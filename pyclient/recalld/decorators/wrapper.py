@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol
 
 from recalld.item import MemoryItem
 from recalld.lanes import Lanes
-from recalld.lift import Lifts, commit_by_write, declared_modes, fit_k, keeps_records, search_by_query
+from recalld.lift import Lifts, commit_by_write, fit_k, keeps_records, read_modes, search_by_query
 from recalld.scope import CtxLike
-from recalld.source import MemorySource, accepts_writes
+from recalld.source import MemorySource, accepts_writes, check_query
 from recalld.store import (
     UNSET,
     AttributeChanges,
@@ -99,7 +99,7 @@ class WrapperMemory(StoreBase):
     @property
     def retrieval_modes(self) -> frozenset[RetrievalMode]:
         """The modes that the wrapped source declares; none for a store, which says at each search."""
-        return declared_modes(self.inner)
+        return read_modes(self.inner)
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
         return await self.inner.query(query, k=k, ctx=ctx, where=where)
@@ -186,6 +186,7 @@ def _query_by(search: Callable[..., Awaitable[SearchResult]]) -> Any:
     async def query(
         self: WrapperMemory, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None
     ) -> list[MemoryItem]:
+        check_query(query, k=k)
         return (await search(self, SearchQuery(query, fit_k(self, k), where), ctx=ctx)).items
 
     return query

@@ -26,6 +26,7 @@ from recalld.item import MemoryItem, assign_owner
 from recalld.lanes import Lanes
 from recalld.limits import LIMITS, Limits
 from recalld.scope import Ctx, CtxLike, Scope, as_ctx, observe, scope_of
+from recalld.source import check_query
 from recalld.store import (
     UNSET,
     AttributeChanges,
@@ -94,6 +95,7 @@ class LocalMemory(StoreBase):
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
         """The items of a hybrid `search`, at most 1,000 of them."""
+        check_query(query, k=k)
         most = (self._limits or LIMITS).max_k
         return await super().query(query, k=min(k, most), ctx=ctx, where=where)
 

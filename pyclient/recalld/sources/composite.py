@@ -15,7 +15,7 @@ from recalld.identity import assign_ids
 from recalld.item import MemoryItem
 from recalld.lift import fit_k, keeps_records
 from recalld.scope import CtxLike, scope_of
-from recalld.source import MemorySource, Reranker, accepts_writes
+from recalld.source import MemorySource, Reranker, accepts_writes, check_query
 from recalld.sources.member_records import MemberRecords
 from recalld.sources.members import (
     ask_members,
@@ -175,6 +175,7 @@ class CompositeMemory(MemberRecords):
     async def _ask(
         self, query: SearchQuery, ctx: CtxLike, *, short: bool = False
     ) -> tuple[Mapping[str, SearchResult], Mapping[str, Exception]]:
+        check_query(query.text, k=query.k)
         parse_where(query.where)
         if query.k <= 0 or not self.sources:
             return {}, {}

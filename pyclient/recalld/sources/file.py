@@ -12,8 +12,9 @@ from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefuse
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, Scope, observe, scope_of
+from recalld.source import check_query
 from recalld.store import RetrievalMode
-from recalld.where import parse_where
+from recalld.where import copy_where, parse_where
 
 #: Texts of fewer characters are searched at once: going to a thread takes longer.
 _SEARCHED_AT_ONCE = 4096
@@ -111,7 +112,8 @@ class FileMemory:
     retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
-        conditions = dict(where or {})
+        check_query(query, k=k)
+        conditions = copy_where(where)
         prefix = _prefix(conditions.pop("path_prefix", ""))
         condition = parse_where(conditions)
         words = query.casefold().split()

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike
+from recalld.source import check_query
 from recalld.store import RetrievalMode
-from recalld.where import parse_where
+from recalld.where import copy_where, parse_where
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -57,7 +58,8 @@ class JournalMemory(Generic[T]):
     retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
-        conditions = dict(where or {})
+        check_query(query, k=k)
+        conditions = copy_where(where)
         # A role may be an object that only the caller can compare, an Enum for instance; operators go to the filter.
         by_role = "role" in conditions and not isinstance(conditions["role"], Mapping)
         role: Any = conditions.pop("role") if by_role else None

@@ -14,8 +14,9 @@ import grpc.aio
 from recalld.client.connection import Connection, Opened, Patience, TLSConfig
 from recalld.client.writing import write_items
 from recalld.errors import InternalFailure, InvalidField, MemoryWriteRefused, ScopeRequired, SourceUnavailable
-from recalld.item import MemoryAttributes, MemoryItem, owned
+from recalld.item import MemoryAttributes, MemoryItem, assign_owner
 from recalld.scope import CtxLike, Scope, observe, scope_of, user_of
+from recalld.source import check_query
 from recalld.v1 import memory_service_pb2
 from recalld.where import parse_where
 from recalld.wire import Violations, checked_text, decode_item, encode_filter, encode_scope, encode_writes, reason_name
@@ -84,6 +85,7 @@ class RemoteMemory:
         anything is sent. A lost connection is retried until `timeout` seconds are over; then SourceUnavailable, or
         DeadlineExceeded when the server did not answer.
         """
+        check_query(query, k=k)
         condition = parse_where(where)
         scope = _required_scope(ctx)
         if k <= 0:
@@ -141,7 +143,7 @@ class RemoteMemory:
         with `source` (the server-side one) and `count`.
         """
         scope = encode_scope(_required_scope(ctx))
-        encoded = encode_writes(owned(items, user_of(ctx)))
+        encoded = encode_writes(assign_owner(items, ctx))
         if not encoded:
             return
         facts = await self._connection.facts(Patience(self._timeout), self.name)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike
+from recalld.source import check_query
 from recalld.store import RetrievalMode
 from recalld.where import parse_where
 
@@ -36,6 +37,7 @@ class ScratchpadMemory:
     retrieval_modes: ClassVar[frozenset[RetrievalMode]] = frozenset({RetrievalMode.LEXICAL})
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
+        check_query(query, k=k)
         condition = parse_where(where)
         if k <= 0:
             return []

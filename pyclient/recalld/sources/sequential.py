@@ -12,7 +12,7 @@ from recalld.errors import AllSourcesFailed
 from recalld.item import MemoryItem
 from recalld.lift import fit_k
 from recalld.scope import CtxLike
-from recalld.source import MemorySource, accepts_writes
+from recalld.source import MemorySource, accepts_writes, check_query
 from recalld.sources.member_records import MemberRecords
 from recalld.sources.members import ask_member, find_wrong_request, label_members, name_failures, report
 from recalld.store import MemoryStore, SearchHit, SearchQuery, SearchResult, WriteBatch, WriteOutcome
@@ -86,6 +86,7 @@ class SequentialMemory(MemberRecords):
         return replace(outcome, commit_token=commit_tokens.join({first.label: outcome.commit_token}))
 
     async def _collect(self, query: SearchQuery, ctx: CtxLike, *, short: bool = False) -> _Collected:
+        check_query(query.text, k=query.k)
         parse_where(query.where)
         collected = _Collected()
         seen = commit_tokens.split(query.min_commit_token)

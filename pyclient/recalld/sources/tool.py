@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 from recalld.errors import WrongType
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike
-from recalld.where import check_operators
+from recalld.source import check_query
+from recalld.where import check_operators, copy_where
 
 
 @runtime_checkable
@@ -64,10 +65,12 @@ class ToolMemory:
             self.tool = FunctionTool(self.tool)
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
-        check_operators(where)
+        check_query(query, k=k)
+        given = copy_where(where)
+        check_operators(given)
         if k <= 0:
             return []
-        result = await self.tool.invoke({self.query_arg: query, "limit": k, **(where or {})})
+        result = await self.tool.invoke({self.query_arg: query, "limit": k, **given})
         items = (self.result_to_items or default_parse)(result, query)
         return [replace(item, source=self.name) for item in items[:k]]
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Protocol
 
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, Scope, scope_of
+from recalld.source import check_query
 from recalld.store import RetrievalMode
-from recalld.where import parse_where
+from recalld.where import copy_where, parse_where
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class VectorMemory:
         parse_where(self.where)
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
-        merged = {**(self.where or {}), **(where or {})}
+        check_query(query, k=k)
+        merged = {**copy_where(self.where), **copy_where(where)}
         parse_where(merged)
         if k <= 0:
             return []

@@ -10,6 +10,7 @@ from typing import Any
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import Ctx, CtxLike, Scope
+from recalld.source import check_query
 from recalld.sources.vector import Chunk
 from recalld.store import (
     Degradation,
@@ -50,6 +51,7 @@ class ListMemory:
     writes: list[list[MemoryItem]] = field(default_factory=list[list[MemoryItem]], init=False)
 
     async def query(self, query: str, *, k: int, ctx: CtxLike, where: dict[str, Any] | None = None) -> list[MemoryItem]:
+        check_query(query, k=k)
         condition = parse_where(where)
         if k <= 0:
             return []
@@ -209,7 +211,7 @@ class InMemoryVectors:
         found: list[tuple[float, Chunk]] = []
         for (owner, _), chunk in self._chunks.items():
             score = _similarity(query, chunk.text)
-            record = MemoryItem(chunk.text, "", metadata=chunk.metadata)
+            record = MemoryItem(chunk.text, "", metadata=chunk.metadata, id=chunk.id)
             if owner == scope and score > 0 and (condition is None or matches(condition, record)):
                 found.append((score, chunk))
         found.sort(key=lambda pair: (-pair[0], pair[1].id))

@@ -1,5 +1,6 @@
 """proto <-> domain, both ways. The library and the server convert here and nowhere else."""
 
+from recalld.values import Violations
 from recalld.wire.errors import (
     STATUS_DETAILS,
     decode_write_error,
@@ -24,7 +25,6 @@ from recalld.wire.values import (
     MAX_ID_BYTES,
     MAX_KEY_BYTES,
     MAX_LEVELS,
-    Violations,
     checked_text,
 )
 

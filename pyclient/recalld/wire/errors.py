@@ -29,8 +29,8 @@ from recalld.errors import (
     Unauthenticated,
 )
 from recalld.v1 import error_reason_pb2, memory_service_pb2
+from recalld.values import Violations
 from recalld.wire.google_rpc import RichStatus, decode_status, encode_status
-from recalld.wire.values import Violations
 
 #: The trailer that carries a google.rpc.Status.
 STATUS_DETAILS = "grpc-status-details-bin"
@@ -125,9 +125,11 @@ def encode_write_error(error: BaseException) -> memory_service_pb2.WriteError:
     return memory_service_pb2.WriteError(
         code=grpc.StatusCode[spoken_for.code].value[0],
         reason=reason_number(spoken_for.reason),
-        message=_encodable(error.message),
+        message=replace_unencodable(error.message),
         retryable=spoken_for.retryable,
-        field_violations={_encodable(path): _encodable(why) for path, why in _violations_of(spoken_for).items()},
+        field_violations={
+            replace_unencodable(path): replace_unencodable(why) for path, why in _violations_of(spoken_for).items()
+        },
     )
 
 
@@ -190,13 +192,14 @@ def _violations_of(error: RecalldError) -> Violations:
     return error.violations if isinstance(error, (InvalidRequest, ScopeRequired)) else {}
 
 
-def _encodable(text: str) -> str:
+def replace_unencodable(text: str) -> str:
+    """The text with what UTF-8 cannot carry (lone surrogates, as in paths) written out."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _clipped(text: str, budget: int) -> str:
     """`text` cut so that its percent-encoded form keeps the budget of bytes."""
-    text = _encodable(text)
+    text = replace_unencodable(text)
     used = 0
     for index, character in enumerate(text):
         used += 1 if " " <= character <= "~" and character != "%" else 3 * len(character.encode())

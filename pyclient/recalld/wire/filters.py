@@ -6,20 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recalld.errors import InvalidFilter
+from recalld.filter_checks import Condition, FilterBounds, check_filter, find_misfits
 from recalld.filters import All, AnyOf, Compare, Contains, Exists, Field, Filter, In, Not, Op, parse_field
+from recalld.limits import LIMITS
 from recalld.v1 import filter_pb2, item_pb2
-from recalld.where import MAX_IN_VALUES
-from recalld.wire.values import ValueEncoder, Violations, checked_text, decode_value
+from recalld.values import Violations
+from recalld.wire.values import decode_value, decode_values, fill_value
 
 #: How deep conditions may nest: no deeper than what every source can evaluate. With MAX_VALUE_LEVELS it also keeps a
 #: request inside the 100 messages that protobuf parses.
-MAX_FILTER_LEVELS = 16
+MAX_FILTER_LEVELS = LIMITS.max_filter_levels
 
 #: How deep a value that a condition compares to may nest.
-MAX_VALUE_LEVELS = 10
+MAX_VALUE_LEVELS = LIMITS.max_filter_value_levels
 
 #: The most conditions in one filter, those that join others included. A test of one field against many values is one.
-MAX_CONDITIONS = 256
+MAX_CONDITIONS = LIMITS.max_filter_conditions
+
+#: A filter with this many violations is not looked at any further.
+_ENOUGH = 100
 
 _OPERATORS: Mapping[Op, filter_pb2.ComparisonOperator] = {
     Op.EQ: filter_pb2.COMPARISON_OPERATOR_EQUAL,
@@ -37,99 +42,69 @@ _OPS: Mapping[int, Op] = {
 
 def encode_filter(filter: Filter, path: str = "where") -> filter_pb2.Filter:
     """The filter on the wire. Raises InvalidFilter with every violation."""
-    encoder = _Encoder()
+    violations: Violations = {}
+    check_filter(filter, path, violations)
+    if violations:
+        raise InvalidFilter(violations=violations)
     encoded = filter_pb2.Filter()
-    encoder.fill(encoded, filter, path, 1)
-    if encoder.violations:
-        raise InvalidFilter(violations=encoder.violations)
+    _fill(encoded, filter)
     return encoded
+
+
+def _fill(target: filter_pb2.Filter, filter: Filter) -> None:
+    match filter:
+        case All(filters):
+            _fill_list(target.all, filters)
+        case AnyOf(filters):
+            _fill_list(target.any, filters)
+        case Not(inner):
+            getattr(target, "not").SetInParent()
+            _fill(getattr(target, "not"), inner)
+        case Compare(field, op, value):
+            target.compare.operator = _OPERATORS[op]
+            _fill_comparison(target.compare, field, value)
+        case Contains(field, value):
+            _fill_comparison(target.contains, field, value)
+        case In(field, values):
+            inside: filter_pb2.Membership = getattr(target, "in")
+            inside.field = str(field)
+            for value in values:
+                fill_value(inside.values.add(), value)
+        case Exists(field):
+            target.exists = str(field)
+
+
+def _fill_list(target: filter_pb2.FilterList, filters: Sequence[Filter]) -> None:
+    for member in filters:
+        _fill(target.filters.add(), member)
+
+
+def _fill_comparison(target: filter_pb2.Comparison, field: Field, value: Any) -> None:
+    target.field = str(field)
+    fill_value(target.value, value)
 
 
 def decode_filter(filter: filter_pb2.Filter, path: str, violations: Violations) -> Filter | None:
     """The condition of a message; None when it is unset, which matches everything, or has a violation.
 
-    Violations name the place, for example `where.all.filters[1].compare.field`.
+    Violations name the place, for example `where.all.filters[1].compare.field`. After a hundred or so the rest is not
+    looked at.
     """
     if filter.WhichOneof("node") is None:
         return None
     decoder = _Decoder()
-    decoded = decoder.node(filter, path, 1)
+    decoded = decoder.read(filter, path, 1)
     violations.update(decoder.violations)
     return None if decoder.violations else decoded
 
 
-class _Walk:
-    """What both directions share: the violations found and the conditions seen."""
-
+class _Decoder:
     def __init__(self) -> None:
         self.violations: Violations = {}
-        self._conditions = 0
+        self._bounds = FilterBounds(self.violations)
 
-    def enter(self, path: str, level: int) -> bool:
-        """Whether one more condition, at this level, is within the limits."""
-        self._conditions += 1
-        if level > MAX_FILTER_LEVELS:
-            self.violations[path] = f"is nested more than {MAX_FILTER_LEVELS} levels deep"
-            return False
-        if self._conditions > MAX_CONDITIONS:
-            if self._conditions == MAX_CONDITIONS + 1:
-                self.violations[path] = f"is one of more than {MAX_CONDITIONS} conditions"
-            return False
-        return True
-
-    def check_count(self, count: int, path: str) -> None:
-        """Records a membership test against too few or too many values."""
-        if not 1 <= count <= MAX_IN_VALUES:
-            self.violations[path] = f"must hold 1 to {MAX_IN_VALUES} values, not {count}"
-
-
-class _Encoder(_Walk):
-    def fill(self, target: filter_pb2.Filter, filter: Filter, path: str, level: int) -> None:
-        if not self.enter(path, level):
-            return
-        match filter:
-            case All(filters):
-                self._list(target.all, filters, f"{path}.all.filters", level)
-            case AnyOf(filters):
-                self._list(target.any, filters, f"{path}.any.filters", level)
-            case Not(inner):
-                getattr(target, "not").SetInParent()
-                self.fill(getattr(target, "not"), inner, f"{path}.not", level + 1)
-            case Compare(field, op, value):
-                target.compare.operator = _OPERATORS[op]
-                self._comparison(target.compare, field, value, f"{path}.compare")
-            case Contains(field, value):
-                self._comparison(target.contains, field, value, f"{path}.contains")
-            case In(field, values):
-                inside: filter_pb2.Membership = getattr(target, "in")
-                inside.field = self._field(field, f"{path}.in.field")
-                self.check_count(len(values), f"{path}.in.values")
-                for index, value in enumerate(values):
-                    self._value(inside.values.add(), value, f"{path}.in.values[{index}]")
-            case Exists(field):
-                target.exists = self._field(field, f"{path}.exists")
-
-    def _list(self, target: filter_pb2.FilterList, filters: Sequence[Filter], path: str, level: int) -> None:
-        target.SetInParent()
-        if not filters:
-            self.violations[path] = "must hold at least one condition"
-        for index, member in enumerate(filters):
-            self.fill(target.filters.add(), member, f"{path}[{index}]", level + 1)
-
-    def _comparison(self, target: filter_pb2.Comparison, field: Field, value: Any, path: str) -> None:
-        target.field = self._field(field, f"{path}.field")
-        self._value(target.value, value, f"{path}.value")
-
-    def _field(self, field: Field, path: str) -> str:
-        return checked_text(str(field), path, self.violations)
-
-    def _value(self, target: item_pb2.Value, value: Any, path: str) -> None:
-        ValueEncoder(self.violations, max_levels=MAX_VALUE_LEVELS).fill(target, value, path)
-
-
-class _Decoder(_Walk):
-    def node(self, filter: filter_pb2.Filter, path: str, level: int) -> Filter | None:
-        if not self.enter(path, level):
+    def read(self, filter: filter_pb2.Filter, path: str, level: int) -> Filter | None:
+        if len(self.violations) >= _ENOUGH or not self._bounds.enter(path, level):
             return None
         match filter.WhichOneof("node"):
             case "all":
@@ -137,7 +112,7 @@ class _Decoder(_Walk):
             case "any":
                 return AnyOf(self._list(filter.any, f"{path}.any.filters", level))
             case "not":
-                inner = self.node(getattr(filter, "not"), f"{path}.not", level + 1)
+                inner = self.read(getattr(filter, "not"), f"{path}.not", level + 1)
                 return None if inner is None else Not(inner)
             case "compare":
                 return self._compare(filter.compare, f"{path}.compare")
@@ -147,9 +122,10 @@ class _Decoder(_Walk):
                 field = self._field(filter.exists, f"{path}.exists")
                 return None if field is None else Exists(field)
             case "contains":
-                field = self._field(filter.contains.field, f"{path}.contains.field")
-                value = self._operand(filter.contains, f"{path}.contains")
-                return None if field is None else Contains(field, value)
+                path = f"{path}.contains"
+                field = self._field(filter.contains.field, f"{path}.field")
+                value = self._value(filter.contains.value, f"{path}.value")
+                return None if field is None else self._fitting(Contains(field, value), f"{path}.value")
             case _:
                 self.violations[path] = "has no condition set"
                 return None
@@ -157,7 +133,7 @@ class _Decoder(_Walk):
     def _list(self, filters: filter_pb2.FilterList, path: str, level: int) -> tuple[Filter, ...]:
         if not filters.filters:
             self.violations[path] = "must hold at least one condition"
-        members = (self.node(member, f"{path}[{index}]", level + 1) for index, member in enumerate(filters.filters))
+        members = (self.read(member, f"{path}[{index}]", level + 1) for index, member in enumerate(filters.filters))
         return tuple(member for member in members if member is not None)
 
     def _compare(self, comparison: filter_pb2.Comparison, path: str) -> Filter | None:
@@ -165,17 +141,16 @@ class _Decoder(_Walk):
         op = _OPS.get(comparison.operator)
         if op is None:
             self.violations[f"{path}.operator"] = f"is {int(comparison.operator)}, which is not a known operator"
-        value = self._operand(comparison, path)
-        return None if field is None or op is None else Compare(field, op, value)
+        value = self._value(comparison.value, f"{path}.value")
+        return None if field is None or op is None else self._fitting(Compare(field, op, value), f"{path}.value")
 
     def _in(self, membership: filter_pb2.Membership, path: str) -> Filter | None:
         field = self._field(membership.field, f"{path}.field")
-        self.check_count(len(membership.values), f"{path}.values")
-        values = tuple(
-            self._value(value, f"{path}.values[{index}]")
-            for index, value in enumerate(membership.values[:MAX_IN_VALUES])
-        )
-        return None if field is None else In(field, values)
+        path = f"{path}.values"
+        if not self._bounds.check_count(len(membership.values), path):
+            return None
+        values = decode_values(membership.values, path, self.violations, max_levels=MAX_VALUE_LEVELS)
+        return None if field is None else self._fitting(In(field, tuple(values)), path)
 
     def _field(self, text: str, path: str) -> Field | None:
         try:
@@ -184,8 +159,12 @@ class _Decoder(_Walk):
             self.violations[path] = error.message
             return None
 
-    def _operand(self, comparison: filter_pb2.Comparison, path: str) -> Any:
-        return self._value(comparison.value, f"{path}.value")
-
     def _value(self, value: item_pb2.Value, path: str) -> Any:
         return decode_value(value, path, self.violations, max_levels=MAX_VALUE_LEVELS)
+
+    def _fitting(self, condition: Condition, path: str) -> Filter:
+        """The condition, after what it asks for in vain is recorded; `path` is that of its value or its values."""
+        for index, why in find_misfits(condition):
+            # What is wrong with the value itself comes first: it stands as null here.
+            self.violations.setdefault(path if index is None else f"{path}[{index}]", why)
+        return condition

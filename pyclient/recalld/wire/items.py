@@ -16,15 +16,8 @@ from recalld.filters import ATTRIBUTES, Kind
 from recalld.item import WRITABLE_ATTRIBUTES, MemoryAttributes, MemoryItem, MemoryStatus, Visibility
 from recalld.scope import Scope, ScopeLike
 from recalld.v1 import item_pb2
-from recalld.wire.values import (
-    ValueEncoder,
-    Violations,
-    checked_integer,
-    checked_text,
-    decode_fields,
-    decode_time,
-    encode_time,
-)
+from recalld.values import ValueChecks, Violations, find_integer_fault, name_type
+from recalld.wire.values import checked_text, decode_fields, decode_time, encode_time, fill_fields
 
 _ENUMS: Mapping[str, type[Visibility] | type[MemoryStatus]] = {"visibility": Visibility, "status": MemoryStatus}
 
@@ -55,7 +48,7 @@ def encode_writes(items: Iterable[Any], path: str = "items") -> list[item_pb2.Me
         if isinstance(item, MemoryItem):
             encoded.append(encode_write(item, place, violations))
         else:
-            violations[place] = f"must be a MemoryItem, not {type(item).__name__}"
+            violations[place] = f"must be a MemoryItem, not {name_type(item)}"
     if violations:
         raise InvalidField(violations=violations)
     return encoded
@@ -67,9 +60,13 @@ def encode_write(item: MemoryItem, path: str, violations: Violations) -> item_pb
 
 
 def metadata_bytes(metadata: Mapping[str, Any]) -> int:
-    """How many bytes metadata takes on the wire, as its limit counts them."""
+    """How many bytes metadata takes on the wire, as its limit counts them. Raises InvalidField if it cannot travel."""
+    violations: Violations = {}
+    ValueChecks(violations).fields(metadata, "metadata")
+    if violations:
+        raise InvalidField(violations=violations)
     encoded = item_pb2.MapValue()
-    ValueEncoder({}).fields(encoded.fields, metadata, "metadata")
+    fill_fields(encoded.fields, metadata)
     return encoded.ByteSize()
 
 
@@ -87,7 +84,7 @@ def _encode(item: MemoryItem, path: str, violations: Violations, attributes: Col
         id=checked_text(item.id or "", f"{path}.id", violations),
         content=checked_text(item.content, f"{path}.content", violations),
     )
-    ValueEncoder(violations).fields(encoded.metadata, item.metadata, f"{path}.metadata")
+    _fill_metadata(encoded, item.metadata, f"{path}.metadata", violations)
     if item.attributes is not None:
         encoded.attributes.SetInParent()
         for name in attributes:
@@ -95,6 +92,15 @@ def _encode(item: MemoryItem, path: str, violations: Violations, attributes: Col
             if value is not None and value != "":
                 _encode_attribute(encoded.attributes, name, value, f"{path}.attributes.{name}", violations)
     return encoded
+
+
+def _fill_metadata(target: item_pb2.MemoryItem, metadata: Mapping[str, Any], path: str, violations: Violations) -> None:
+    found: Violations = {}
+    ValueChecks(found).fields(metadata, path)
+    if found:
+        violations.update(found)
+    else:
+        fill_fields(target.metadata, metadata)
 
 
 def _encode_attribute(
@@ -114,14 +120,16 @@ def _encode_attribute(
             getattr(target, name).CopyFrom(encode_time(value, path, violations))
         case Kind.DOUBLE:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                violations[path] = f"must be a number, not {type(value).__name__}"
+                violations[path] = f"must be a number, not {name_type(value)}"
             else:
                 setattr(target, name, _checked_fraction(value, path, violations))
         case Kind.INTEGER:
             if isinstance(value, bool) or not isinstance(value, int):
-                violations[path] = f"must be an integer, not {type(value).__name__}"
+                violations[path] = f"must be an integer, not {name_type(value)}"
+            elif fault := find_integer_fault(value):
+                violations[path] = fault
             else:
-                setattr(target, name, checked_integer(value, path, violations))
+                setattr(target, name, value)
         case Kind.BOOLEAN:
             setattr(target, name, bool(value))
 

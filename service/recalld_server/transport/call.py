@@ -51,20 +51,23 @@ class Method:
 
 def log_event(event: str, fields: Mapping[str, Any]) -> None:
     """Logs what the memory observes: a source or a leg that did not contribute, a write that was dropped."""
+    error = fields.get("error")
     told = {name: str(value) for name, value in fields.items()}
-    _LOG.warning(event, extra=told)
+    _LOG.warning(event, extra=told, exc_info=error if isinstance(error, Exception) else None)
 
 
 class Call:
     """One call in progress.
 
-    stage: what it is doing, told when its deadline passes. failure: what it ended with, for the log.
+    stage: what it is doing, told when its deadline passes. failure: what it ended with, for the log. via: the servers
+    that it came through, this one last.
     """
 
     def __init__(self, method: Method, context: Context) -> None:
         self.method = method
         self.context = context
         self.request_id = ""
+        self.via: tuple[str, ...] = ()
         self.stage = method.name.lower()
         self.failure: RecalldError | None = None
         self.deadline: float | None = None
@@ -78,7 +81,16 @@ class Call:
             request_id=self.request_id,
             # The loop tells the time that `time.monotonic` tells.
             deadline=self.deadline,
+            trace=self._metadata("traceparent"),
+            hops=len(self.via),
+            via=self.via,
         )
+
+    def _metadata(self, key: str) -> str | None:
+        for name, value in self.context.invocation_metadata() or ():
+            if name == key and isinstance(value, str):
+                return value
+        return None
 
     async def send(self, message: Message) -> None:
         """Sends one message of a server stream; waits while the client does not read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable
 
 from recalld.errors import AllSourcesFailed, RecalldError
@@ -9,6 +10,8 @@ from recalld.sources.composite import CompositeMemory
 from recalld.store import WriteBatch, WriteOutcome
 from recalld_server.transport.call import Call
 from recalld_server.transport.requests import Write
+
+_LOG = logging.getLogger(__name__)
 
 
 async def commit_write(memory: CompositeMemory, write: Write, call: Call, *, lane: Hashable = None) -> WriteOutcome:
@@ -19,6 +22,9 @@ async def commit_write(memory: CompositeMemory, write: Write, call: Call, *, lan
     outcome = await asked.commit(batch, ctx=call.ctx(write.scope, write.user))
     if len(asked.sources) == 1 and outcome.failed:
         raise next(iter(outcome.failed.values()))
+    for source, error in outcome.failed.items():
+        # The client is told what may travel; the cause is ours.
+        _LOG.warning("write_failed", extra={"source": source}, exc_info=error)
     return outcome
 
 

@@ -66,7 +66,8 @@ class MemoryService:
         try:
             result = await self._memory.select(query.sources).search(query.asked, ctx=call.ctx(query.scope, query.user))
         except AllSourcesFailed as error:
-            raise only_failure(error) from error
+            failure = only_failure(error)
+            raise failure from failure.__cause__
         most = self._limits.max_message_bytes
         for frame in frames(result.hits, explain=request.explain, max_message_bytes=most):
             await call.send(frame)

@@ -15,7 +15,7 @@ from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.store import RankFusion, RetrievalMode, SearchQuery
 from recalld.v1 import memory_service_pb2 as pb
-from recalld_server.transport.checks import Checks
+from recalld_server.transport.checks import RequestChecks
 
 Mask = tuple[str, ...]
 
@@ -77,69 +77,79 @@ class Delete:
 
 
 def read_query(request: pb.QueryRequest, limits: Limits) -> Query:
-    checks = Checks(limits)
+    checks = RequestChecks(limits)
     mode = _MODES.get(request.mode)
     if mode is None:
         checks.fail("mode", f"is {int(request.mode)}, which is not a known mode")
     query = Query(
-        checks.scope(request),
-        checks.user(request),
+        checks.read_scope(request),
+        checks.read_user(request),
         SearchQuery(
-            text=checks.text(request.query, "query", limits.max_query_bytes),
-            k=checks.number(request.k, "k", limits.max_k, limits.default_k),
-            where=checks.where(request.where),
+            text=checks.read_text(request.query, "query", limits.max_query_bytes),
+            k=checks.read_number(request.k, "k", limits.max_k, limits.default_k),
+            where=checks.read_where(request.where),
             mode=mode or RetrievalMode.HYBRID,
             fusion=_fusion(request.fusion, checks),
-            candidates=checks.number(request.candidates, "candidates", limits.max_candidates, 0) or None,
-            min_commit_token=checks.text(request.min_commit_token, "min_commit_token", limits.max_commit_token_bytes),
+            candidates=checks.read_number(request.candidates, "candidates", limits.max_candidates, 0) or None,
+            min_commit_token=checks.read_text(
+                request.min_commit_token, "min_commit_token", limits.max_commit_token_bytes
+            ),
         ),
-        checks.names(request.sources, "sources"),
+        _names(request.sources, checks),
     )
     checks.raise_any()
     return query
 
 
-def _fusion(fusion: pb.RankFusion, checks: Checks) -> RankFusion:
-    lexical = checks.weight(fusion.lexical_weight, "fusion.lexical_weight")
-    semantic = checks.weight(fusion.semantic_weight, "fusion.semantic_weight")
-    given = fusion.HasField("lexical_weight"), fusion.HasField("semantic_weight")
-    if all(given) and lexical == semantic == 0:
-        checks.fail("fusion", "has no weight above 0")
-    return RankFusion(
-        k=checks.number(fusion.k, "fusion.k", checks.limits.max_rank_constant, 0) or None,
-        lexical_weight=lexical if given[0] else None,
-        semantic_weight=semantic if given[1] else None,
+def _fusion(fusion: pb.RankFusion, checks: RequestChecks) -> RankFusion:
+    wanted = RankFusion(
+        k=fusion.k or None,
+        lexical_weight=fusion.lexical_weight if fusion.HasField("lexical_weight") else None,
+        semantic_weight=fusion.semantic_weight if fusion.HasField("semantic_weight") else None,
     )
+    checks.fusion(wanted)
+    return wanted
 
 
 def read_write(request: pb.WriteRequest | pb.BatchWriteRequest, limits: Limits) -> Write:
-    checks = Checks(limits)
+    checks = RequestChecks(limits)
+    user = checks.read_user(request)
     write = Write(
-        checks.scope(request),
-        checks.user(request),
-        checks.batch(request.items),
-        checks.text(request.idempotency_key, "idempotency_key", limits.max_idempotency_key_bytes),
-        checks.names(request.sources, "sources"),
+        checks.read_scope(request),
+        user,
+        checks.read_batch(request.items, user),
+        checks.read_text(request.idempotency_key, "idempotency_key", limits.max_idempotency_key_bytes),
+        _names(request.sources, checks),
     )
     checks.raise_any()
     return write
 
 
+def _names(sources: Sequence[str], checks: RequestChecks) -> Sequence[str]:
+    checks.names(sources, "sources")
+    return list(sources)
+
+
+def _ids(ids: Sequence[str], checks: RequestChecks) -> Sequence[str]:
+    checks.ids(ids)
+    return list(ids)
+
+
 def read_get(request: pb.BatchGetRequest, limits: Limits) -> Get:
-    checks = Checks(limits)
-    get = Get(checks.scope(request), checks.user(request), checks.ids(request.ids, "ids"))
+    checks = RequestChecks(limits)
+    get = Get(checks.read_scope(request), checks.read_user(request), _ids(request.ids, checks))
     checks.raise_any()
     return get
 
 
 def read_list(request: pb.ListRequest, limits: Limits) -> ListPage:
-    checks = Checks(limits)
+    checks = RequestChecks(limits)
     if request.page_size < 0:
         checks.fail("page_size", f"is {request.page_size}, which is negative")
     page = ListPage(
-        checks.scope(request),
-        checks.user(request),
-        checks.where(request.where),
+        checks.read_scope(request),
+        checks.read_user(request),
+        checks.read_where(request.where),
         min(request.page_size or limits.default_page_size, limits.max_page_size),
     )
     checks.raise_any()
@@ -147,8 +157,8 @@ def read_list(request: pb.ListRequest, limits: Limits) -> ListPage:
 
 
 def read_update(request: pb.UpdateRequest, limits: Limits) -> Update:
-    checks = Checks(limits)
-    scope = checks.scope(request)
+    checks = RequestChecks(limits)
+    scope = checks.read_scope(request)
     if not request.item.id:
         checks.fail("item.id", "is required")
     if request.if_revision < 0:
@@ -156,13 +166,13 @@ def read_update(request: pb.UpdateRequest, limits: Limits) -> Update:
     mask = _mask(request.update_mask.paths, checks)
     if ("content",) in mask and not request.item.content:
         checks.fail("item.content", "is empty, and update_mask names it")
-    item = checks.item(request.item, "item")
-    user = checks.user(request)
+    user = checks.read_user(request)
+    item = checks.read_item(request.item, "item", user)
     checks.raise_any()
     return Update(scope, user, item, mask, request.if_revision or None)
 
 
-def _mask(paths: Sequence[str], checks: Checks) -> Sequence[Mask]:
+def _mask(paths: Sequence[str], checks: RequestChecks) -> Sequence[Mask]:
     if not 1 <= len(paths) <= checks.limits.max_mask_paths:
         checks.fail("update_mask", f"must hold 1 to {checks.limits.max_mask_paths} paths, not {len(paths)}")
     mask: dict[Mask, None] = {}
@@ -192,19 +202,19 @@ def _mask_path(path: str) -> Mask | None:
 
 
 def read_delete(request: pb.DeleteRequest, limits: Limits) -> Delete:
-    checks = Checks(limits)
-    scope = checks.scope(request)
+    checks = RequestChecks(limits)
+    scope = checks.read_scope(request)
     selected: Sequence[str] | Filter | None = None
     if request.ids and request.HasField("where"):
         checks.fail("where", "is set, and so is ids: exactly one must be")
     elif request.ids:
-        selected = checks.ids(request.ids, "ids")
+        selected = _ids(request.ids, checks)
     elif not request.HasField("where"):
         checks.fail("ids", "is empty, and where is not set: exactly one must be")
     else:
-        selected = checks.where(request.where)
+        selected = checks.read_where(request.where)
         if request.where.WhichOneof("node") is None:
             checks.fail("where", "is empty; to delete is to say what")
-    user = checks.user(request)
+    user = checks.read_user(request)
     checks.raise_any()
     return Delete(scope, user, selected or [])

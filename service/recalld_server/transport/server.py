@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from recalld_server.transport.call import Work
 from recalld_server.transport.interceptors import in_order
 from recalld_server.transport.interceptors.admission import Admission, Capacity
 from recalld_server.transport.interceptors.draining import Draining
+from recalld_server.transport.interceptors.hops import Hops
 from recalld_server.transport.pipeline import Pipeline
 from recalld_server.transport.served import Served
 
@@ -117,7 +119,7 @@ async def serve(served: Served, config: TransportConfig) -> RunningServer:
     ]
     server = grpc.aio.server(options=_options(config.limits))
     server.add_generic_rpc_handlers(
-        (Pipeline(methods, in_order(draining, admission), config.limits.max_message_bytes),)
+        (Pipeline(methods, in_order(Hops(uuid.uuid4().hex), draining, admission), config.limits.max_message_bytes),)
     )
     services = [memory.SERVICE.full_name, admin.SERVICE.full_name]
     status = health.Health()
@@ -139,9 +141,10 @@ def _options(limits: Limits) -> Sequence[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         # One connection cannot take all of the server.
         ("grpc.max_concurrent_streams", 1000),
-        # Clients may ping, also while idle, more often than the 5 minutes that gRPC allows by itself; and a client
-        # that vanished is noticed.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        # Clients may ping every 10 s, also while idle: gRPC by itself cuts those that do so more often than every 5
+        # minutes. A little less, since a ping that is meant for 10 s may come early. And a client that vanished is
+        # noticed.
+        ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from recalld.errors import RecalldError, SourceUnavailable, StreamProtocol
 from recalld.limits import Limits
-from recalld.scope import Scope
 from recalld.sources.composite import CompositeMemory
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
@@ -22,21 +21,13 @@ from recalld_server.transport.requests import Write, read_write
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A batch that was read and is not acknowledged. touches: what no later batch may overtake it on."""
-
-    touches: frozenset[object]
-    answer: asyncio.Task[pb.WriteResponse]
-
-
 @dataclass
 class WriteStream:
     """One stream.
 
     Nothing more is read once the client has sent all, broke the protocol, or the server is stopping; what was read is
     still acknowledged before the stream ends. While the window is full nothing is read either, so that gRPC's flow
-    control slows a client that sends more.
+    control slows a client that sends more. The batches of a scope are stored in their order: they share a lane.
     """
 
     memory: CompositeMemory
@@ -44,7 +35,9 @@ class WriteStream:
     gate: Gate
     stopping: asyncio.Event
     call: Call
-    _pending: deque[_Batch] = field(default_factory=deque[_Batch], init=False)
+    _pending: deque[asyncio.Task[pb.WriteResponse]] = field(
+        default_factory=deque[asyncio.Task[pb.WriteResponse]], init=False
+    )
     _read: int = field(default=0, init=False)
     _reading: bool = field(default=True, init=False)
     _failure: RecalldError | None = field(default=None, init=False)
@@ -58,15 +51,15 @@ class WriteStream:
                 if self._reading and next_request is None and len(self._pending) < self.limits.max_unacked_batches:
                     next_request = asyncio.create_task(requests.next())
                 await self._something_happened(next_request, stop)
-                if self._pending and self._pending[0].answer.done():
-                    await self.call.send(self._pending.popleft().answer.result())
+                if self._pending and self._pending[0].done():
+                    await self.call.send(self._pending.popleft().result())
                 if self._reading and next_request is not None and next_request.done():
                     self._take(next_request)
                     next_request = None
                 if stop.done() and self._reading:
                     self._end(SourceUnavailable(f"{self.memory.name} is stopping"))
         finally:
-            await _cancelled(stop, next_request, *(batch.answer for batch in self._pending))
+            await _cancelled(stop, next_request, *self._pending)
         if self._failure is not None:
             raise self._failure
 
@@ -76,7 +69,7 @@ class WriteStream:
         """Waits for the oldest answer; while the stream is read also for the next request and for the stop."""
         waited: list[asyncio.Task[pb.WriteResponse] | asyncio.Task[pb.WriteRequest | None] | asyncio.Task[bool]] = []
         if self._pending:
-            waited.append(self._pending[0].answer)
+            waited.append(self._pending[0])
         if self._reading:
             waited.append(stop)
             if next_request is not None:
@@ -107,20 +100,14 @@ class WriteStream:
         try:
             write = read_write(request, self.limits)
         except RecalldError as error:
-            touches = frozenset[object]()
             work = _refused(request.sequence, error)
         else:
-            touches = _touches(write)
-            earlier = [batch.answer for batch in self._pending if batch.touches & touches]
-            work = self._apply(request.sequence, write, earlier)
-        self._pending.append(_Batch(touches, asyncio.create_task(work)))
+            work = self._apply(request.sequence, write)
+        self._pending.append(asyncio.create_task(work))
 
-    async def _apply(
-        self, sequence: int, write: Write, earlier: list[asyncio.Task[pb.WriteResponse]]
-    ) -> pb.WriteResponse:
-        if earlier:
-            await asyncio.wait(earlier)
+    async def _apply(self, sequence: int, write: Write) -> pb.WriteResponse:
         try:
+            # Places are given first come first served, so the batches of a lane reach the memory in their order.
             async with self.gate.queued():
                 outcome = await commit_write(self.memory, write, self.call, lane=(id(self), write.scope))
         except RecalldError as error:
@@ -133,15 +120,6 @@ class WriteStream:
 
 async def _refused(sequence: int, error: RecalldError) -> pb.WriteResponse:
     return pb.WriteResponse(sequence=sequence, error=encode_write_error(error))
-
-
-def _touches(write: Write) -> frozenset[object]:
-    """The items that a batch may replace and the key that it may repeat: two batches that share one keep their order.
-    An item without an id is a new one and meets nobody."""
-    keys: set[tuple[Scope, str, str]] = {(write.scope, "id", item.id) for item in write.items if item.id}
-    if write.idempotency_key:
-        keys.add((write.scope, "key", write.idempotency_key))
-    return frozenset(keys)
 
 
 async def _cancelled(*tasks: asyncio.Task[object] | None) -> None:

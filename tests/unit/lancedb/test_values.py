@@ -53,6 +53,13 @@ def test_values_share_a_token_exactly_when_they_are_the_same(left: Any, right: A
         assert alike == same(one, other)
 
 
+@given(st.lists(metadata_values | texts | numbers, max_size=5))
+def test_the_tokens_of_many_values_are_those_of_each(many: list[Any]) -> None:
+    path = ("p", "")
+    each = [token for value in many if (token := values.value_token(path, value)) is not None]
+    assert values.value_tokens(path, many) == each
+
+
 def test_numbers_that_equal_across_types_share_a_token() -> None:
     token = values.value_token
     assert token(("p",), 1) == token(("p",), 1.0)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recalld import CachedMemory, Ctx, MemoryItem, Scope, ToolMemory
+from recalld import (
+    CachedMemory,
+    CompositeMemory,
+    Ctx,
+    Degradation,
+    MemoryItem,
+    RankFusion,
+    RetrievalMode,
+    Scope,
+    SearchHit,
+    SearchQuery,
+    ToolMemory,
+    WrapperMemory,
+    WriteBatch,
+)
 from recalld.decorators.cached import _make_key  # pyright: ignore[reportPrivateUsage]
 from recalld.errors import ScopeRequired
-from recalld.testing import BlockedMemory, FailingMemory, ListMemory
+from recalld.filters import All, Compare, Field, Op
+from recalld.testing import BlockedMemory, FailingMemory, ListMemory, ScriptedStore
 
 ITEM = MemoryItem("text", "inner")
 
@@ -379,3 +396,201 @@ class TestStrictScope:
 
     async def test_a_complete_one_passes(self, inner: ListMemory, ctx: Ctx):
         assert await CachedMemory(inner, strict_scope=True).query("q", k=1, ctx=ctx) == [ITEM]
+
+
+QUERY = SearchQuery("q", 1, {"a": 1}, RetrievalMode.LEXICAL, RankFusion(2, 0.5, 0.5), 100, "token")
+OTHERS: dict[str, SearchQuery] = {
+    "text": replace(QUERY, text="Q"),
+    "k": replace(QUERY, k=2),
+    "where": replace(QUERY, where={"a": True}),
+    "mode": replace(QUERY, mode=RetrievalMode.HYBRID),
+    "fusion": replace(QUERY, fusion=RankFusion(2, 0.5, 0.25)),
+    "candidates": replace(QUERY, candidates=None),
+    "min_commit_token": replace(QUERY, min_commit_token=""),
+}
+
+
+def store_holding(*contents: str, **more: Any) -> ScriptedStore:
+    return ScriptedStore("inner", [SearchHit(MemoryItem(text, "inner"), 1) for text in contents], **more)
+
+
+class TestSearches:
+    async def test_a_repeated_search_does_not_reach_the_store(self, ctx: Ctx):
+        inner = store_holding("a", token="1", fusion=RankFusion(2, 1, 0))  # noqa: S106
+        cached = CachedMemory(inner)
+        first = await cached.search(QUERY, ctx=ctx)
+        assert await cached.search(replace(QUERY), ctx=ctx) == first
+        assert (first.items, first.commit_token, first.fusion) == ([inner.hits[0].item], "1", RankFusion(2, 1, 0))
+        assert len(inner.calls) == 1
+
+    @pytest.mark.parametrize("field", OTHERS)
+    async def test_the_key_holds_every_field(self, ctx: Ctx, field: str):
+        assert set(OTHERS) == {each.name for each in fields(SearchQuery)}
+        inner = store_holding("a")
+        cached = CachedMemory(inner)
+        for query in (QUERY, OTHERS[field], QUERY):
+            await cached.search(query, ctx=ctx)
+        assert [given["query"] for given in inner.calls_of("search")] == [QUERY, OTHERS[field]]
+
+    async def test_and_scope_and_user(self):
+        inner = store_holding("a")
+        cached = CachedMemory(inner)
+        for ctx in (ctx_of(), ctx_of(org="other"), ctx_of(domain="other"), ctx_of(user="ada")):
+            await cached.search(QUERY, ctx=ctx)
+        assert len(inner.calls) == 4
+
+    async def test_values_of_typed_filters_keep_their_types(self, ctx: Ctx):
+        inner = store_holding("a")
+        cached = CachedMemory(inner)
+        for value in (1, True, 1.0, 1):
+            where = All((Compare(Field("metadata", ("a",)), Op.EQ, value),))
+            await cached.search(SearchQuery("q", where=where), ctx=ctx)
+        assert len(inner.calls) == 3
+
+    async def test_a_search_and_a_query_do_not_share_an_entry(self, ctx: Ctx):
+        inner = store_holding("a")
+        cached = CachedMemory(inner)
+        assert await cached.query("q", k=1, ctx=ctx) == (await cached.search(SearchQuery("q", 1), ctx=ctx)).items
+        assert len(inner.calls) == 2
+
+    async def test_k_of_zero_is_not_kept(self, ctx: Ctx):
+        inner = store_holding("a")
+        cached = CachedMemory(inner)
+        for _ in range(2):
+            assert (await cached.search(SearchQuery("q", 0), ctx=ctx)).items == []
+        assert len(inner.calls) == 2
+
+
+class TestDegradedAnswers:
+    @pytest.mark.parametrize("verb", ["search", "query"])
+    async def test_are_given_and_not_kept(self, ctx: Ctx, verb: str):
+        class Flaky(ListMemory):
+            down = True
+
+            async def query(self, query: str, *, k: int, ctx: Any, where: Any = None) -> list[MemoryItem]:
+                if self.down:
+                    raise OSError("gone")
+                return await super().query(query, k=k, ctx=ctx, where=where)
+
+        flaky, up = Flaky([MemoryItem("second", "flaky")], "flaky"), ListMemory([MemoryItem("first", "up")], "up")
+        cached = CachedMemory(CompositeMemory([up, flaky]))
+
+        async def ask() -> list[str]:
+            if verb == "query":
+                return [item.content for item in await cached.query("q", k=5, ctx=ctx)]
+            return [hit.item.content for hit in (await cached.search(SearchQuery("q"), ctx=ctx)).hits]
+
+        assert await ask() == ["first"]
+        flaky.down = False
+        assert await ask() == ["first", "second"]
+        flaky.down = True
+        assert await ask() == ["first", "second"]  # that one was whole, and is kept
+
+    @pytest.mark.parametrize("verb", ["search", "query"])
+    async def test_also_where_nobody_observes_and_a_decorator_stands_between(self, verb: str):
+        class Own(WrapperMemory):
+            async def query(self, query: str, *, k: int, ctx: Any, where: Any = None) -> list[MemoryItem]:
+                return await super().query(query, k=k, ctx=ctx, where=where)
+
+        up = ListMemory([ITEM], "up")
+        cached = CachedMemory(Own(CompositeMemory([up, FailingMemory(OSError())])))
+        for _ in range(2):
+            if verb == "query":
+                assert len(await cached.query("q", k=5, ctx=ctx_of())) == 1
+            else:
+                assert len((await cached.search(SearchQuery("q"), ctx=ctx_of())).hits) == 1
+        assert len(up.queries) == 2
+
+    async def test_a_leg_that_is_missing_is_told_by_the_answer(self, ctx: Ctx):
+        inner = store_holding("a", degradations=[Degradation("inner/semantic", "DEADLINE_EXCEEDED", "late")])
+        cached = CachedMemory(inner)
+        for _ in range(2):
+            assert len((await cached.search(QUERY, ctx=ctx)).degradations) == 1
+        assert len(inner.calls) == 2
+
+    async def test_what_another_call_observes_meanwhile_does_not_matter(self, ctx: Ctx):
+        slow = BlockedMemory([ITEM], "slow")
+        cached = CachedMemory(slow)
+        asking = asyncio.create_task(cached.query("q", k=1, ctx=ctx))
+        await slow.started.wait()
+        await CompositeMemory([FailingMemory(OSError()), ListMemory([ITEM])]).query("q", k=1, ctx=ctx)
+        slow.release.set()
+        await asking
+        await cached.query("q", k=1, ctx=ctx)
+        assert len(slow.queries) == 1
+
+
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "write": lambda store, ctx: store.write([ITEM], ctx=ctx),
+    "commit": lambda store, ctx: store.commit(WriteBatch([ITEM]), ctx=ctx),
+    "update": lambda store, ctx: store.update("1", ctx=ctx, content="x"),
+    "delete": lambda store, ctx: store.delete(["1"], ctx=ctx),
+}
+
+
+class TestRecords:
+    @pytest.mark.parametrize("fails", [False, True])
+    @pytest.mark.parametrize("change", CHANGES)
+    async def test_every_change_drops_the_entries_of_its_scope(self, change: str, fails: bool):
+        failing = "commit" if change == "write" else change
+        failures: dict[str, BaseException] = {failing: OSError("after half of it")} if fails else {}
+        inner = store_holding("a", items=[MemoryItem("a", "inner", id="1")], failures=failures)
+        cached = CachedMemory(inner)
+        ada, bob, other = ctx_of(user="ada"), ctx_of(user="bob"), ctx_of(org="other")
+        for ctx in (ada, bob, other):
+            await cached.search(QUERY, ctx=ctx)
+            await cached.query("q", k=1, ctx=ctx)
+        if fails:
+            with pytest.raises(OSError, match="half"):
+                await CHANGES[change](cached, ada)
+        else:
+            await CHANGES[change](cached, ada)
+        inner.calls.clear()
+        for ctx in (ada, bob, other):
+            await cached.search(QUERY, ctx=ctx)
+            await cached.query("q", k=1, ctx=ctx)
+        assert [call.ctx for call in inner.calls] == [ada, ada, bob, bob]
+
+    async def test_a_search_under_way_brings_back_nothing_stale(self, ctx: Ctx):
+        gate = asyncio.Event()
+        inner = store_holding("a", items=[MemoryItem("a", "inner", id="1")], until={"search": gate})
+        cached = CachedMemory(inner)
+        asking = asyncio.create_task(cached.search(QUERY, ctx=ctx))
+        await asyncio.sleep(0)
+        await cached.delete(["1"], ctx=ctx)
+        gate.set()
+        await asking
+        await cached.search(QUERY, ctx=ctx)
+        assert len(inner.calls_of("search")) == 2
+
+    async def test_reads_by_id_and_lists_are_never_kept(self, ctx: Ctx):
+        inner = store_holding("a", items=[MemoryItem("a", "inner", id="1")])
+        cached = CachedMemory(inner)
+        for _ in range(2):
+            assert len(await cached.get(["1"], ctx=ctx)) == 1
+            assert len([item async for item in cached.list(ctx=ctx)]) == 1
+        assert [call.method for call in inner.calls] == ["get", "list_page"] * 2
+
+    async def test_a_closed_cache_answers_nothing_by_itself(self, ctx: Ctx):
+        inner = store_holding("a")
+        cached = CachedMemory(inner)
+        await cached.search(QUERY, ctx=ctx)
+        await cached.close()
+        await cached.search(QUERY, ctx=ctx)
+        assert [call.method for call in inner.calls] == ["search", "close", "search"]
+
+    async def test_strict_scope_is_for_every_call(self):
+        inner = store_holding("a")
+        cached = CachedMemory(inner, strict_scope=True)
+        nobody = ctx_of(org=None)
+        for call in (
+            cached.search(QUERY, ctx=nobody),
+            cached.commit(WriteBatch([ITEM]), ctx=nobody),
+            cached.get(["1"], ctx=nobody),
+            cached.list_page(ctx=nobody),
+            cached.update("1", ctx=nobody, content="x"),
+            cached.delete(["1"], ctx=nobody),
+        ):
+            with pytest.raises(ScopeRequired):
+                await call
+        assert inner.calls == []

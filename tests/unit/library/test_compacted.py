@@ -5,8 +5,20 @@ from typing import Any
 
 import pytest
 
-from recalld import CompactedMemory, Ctx, MemoryItem, Message, RecalldError
-from recalld.testing import ListMemory
+from recalld import (
+    CompactedMemory,
+    Ctx,
+    Degradation,
+    MemoryItem,
+    Message,
+    RankFusion,
+    RecalldError,
+    SearchHit,
+    SearchQuery,
+    WriteBatch,
+)
+from recalld.engine import LocalMemory
+from recalld.testing import ListMemory, ScriptedStore
 
 
 class Compactor:
@@ -81,3 +93,28 @@ def test_a_negative_cap_is_refused():
     with pytest.raises(ValueError, match="max_items") as raised:
         CompactedMemory(holding(), Compactor(), -1)
     assert isinstance(raised.value, RecalldError)
+
+
+class TestAsAStore:
+    async def test_a_hit_keeps_its_explanation_and_the_answer_the_rest(self, ctx: Ctx):
+        items = [MemoryItem(text, "inner", id=text) for text in ("long", "drop", "text")]
+        hits = [SearchHit(item, lexical_rank=rank) for rank, item in enumerate(items, 1)]
+        degradation = Degradation("inner/semantic", "INTERNAL", "broken")
+        inner = ScriptedStore("inner", hits, [], [degradation], RankFusion(2, 1, 0), "token")
+        compactor = Compactor(lambda content: [] if content == "drop" else [content[:2]])
+        result = await CompactedMemory(inner, compactor).search(SearchQuery("q"), ctx=ctx)
+        assert [(hit.item.content, hit.item.id, hit.lexical_rank) for hit in result.hits] == [
+            ("lo", "long", 1),
+            ("te", "text", 3),
+        ]
+        assert (result.degradations, result.fusion) == ([degradation], RankFusion(2, 1, 0))
+        assert result.commit_token == "token"  # noqa: S105
+        capped = await CompactedMemory(inner, compactor, 1).search(SearchQuery("q"), ctx=ctx)
+        assert [hit.item.id for hit in capped.hits] == ["long"]
+
+    async def test_records_come_whole(self, ctx: Ctx):
+        memory = CompactedMemory(LocalMemory(), Compactor())
+        await memory.commit(WriteBatch([MemoryItem("long text", "me", id="1")]), ctx=ctx)
+        assert [item.content for item in await memory.get(["1"], ctx=ctx)] == ["long text"]
+        assert [item.content async for item in memory.list(ctx=ctx)] == ["long text"]
+        assert [hit.item.content for hit in (await memory.search(SearchQuery("long"), ctx=ctx)).hits] == ["lon"]

@@ -29,6 +29,7 @@ from recalld.filters import (
     parse_field,
     split_path,
     value_of,
+    with_defaults,
 )
 
 X = Field("metadata", ("x",))
@@ -138,13 +139,29 @@ class TestFields:
         assert value_of(dotted, parse_field(r"metadata.c\\.d")) == 3
 
     @pytest.mark.parametrize(
-        "text", ["", ".", "metadata", "metadata.", "metadata..a", "page", "user_id.x", "status ", "Id"]
+        "text", ["", ".", "metadata", r"metadata\.x", "metadata.a\\", "\\", "page", "user_id.x", "status ", "Id"]
     )
     def test_anything_else_is_refused(self, text: str):
         with pytest.raises(InvalidFilter):
             parse_field(text)
 
-    @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
+    def test_a_backslash_takes_the_next_character_whatever_it_is(self):
+        registry = MemoryItem("c", "s", metadata={r"HKLM\Software\burr": 1, "HKLMSoftwareburr": 2})
+        assert value_of(registry, parse_field(r"metadata.HKLM\\Software\\burr")) == 1
+        assert value_of(registry, parse_field(r"metadata.HKLM\Software\burr")) == 2
+        assert str(Field("metadata", (r"HKLM\Software\burr",))) == r"metadata.HKLM\\Software\\burr"
+
+    def test_a_backslash_that_takes_nothing_is_told(self):
+        with pytest.raises(InvalidFilter, match="ends in a backslash"):
+            parse_field("metadata.a\\")
+
+    def test_an_empty_key_can_be_named(self):
+        nameless = MemoryItem("c", "s", metadata={"": {"": 1, "a": 2}})
+        assert value_of(nameless, parse_field("metadata..")) == 1
+        assert value_of(nameless, parse_field("metadata..a")) == 2
+        assert parse_field("metadata.") == Field("metadata", ("",))
+
+    @given(st.lists(st.text() | st.text("\\.ab"), min_size=1, max_size=4))
     def test_every_path_survives_being_written_down(self, keys: list[str]):
         field = Field("metadata", tuple(keys))
         assert parse_field(str(field)) == field
@@ -162,6 +179,31 @@ class TestFields:
             assert (shown["visibility"], shown["status"], shown["origin"]) == ("private", "active", "notes")
             assert (shown["user_id"], shown["event_time"], shown["revision"]) == (None, None, 0)
             assert shown["embedding_truncated"] is False
+
+    def test_what_reads_show_is_what_filters_see(self):
+        for attributes in (MemoryAttributes(), MemoryAttributes(importance=0.0, namespace="n", user_id="ada")):
+            shown = with_defaults(attributes)
+            before, after = MemoryItem("c", "s", attributes=attributes), MemoryItem("c", "s", attributes=shown)
+            for name in ATTRIBUTES:
+                assert value_of(after, Field(name)) == value_of(before, Field(name))
+            assert {name: getattr(shown, name) for name in ATTRIBUTE_DEFAULTS} == {
+                name: value_of(before, Field(name)) for name in ATTRIBUTE_DEFAULTS
+            }
+            assert (shown.visibility, shown.status) == (Visibility.PRIVATE, MemoryStatus.ACTIVE)
+            assert with_defaults(shown) == shown
+
+    def test_defaults_stand_in_for_what_is_unset_alone(self):
+        full = MemoryAttributes(
+            memory_type="episodic",
+            namespace="n",
+            visibility=Visibility.ORG,
+            status=MemoryStatus.SUPERSEDED,
+            importance=0.0,
+            confidence=0.0,
+            user_id="ada",
+            revision=7,
+        )
+        assert with_defaults(full) == full
 
     def test_set_attributes_show_themselves(self):
         attributes = MemoryAttributes(

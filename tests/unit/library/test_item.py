@@ -5,15 +5,18 @@ import dataclasses
 import json
 import pickle
 from collections import OrderedDict, namedtuple
-from types import MappingProxyType
+from datetime import UTC, datetime
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recalld import MemoryAttributes, MemoryItem, RecalldError
+from recalld import MemoryAttributes, MemoryItem, RecalldError, Visibility
+from recalld.errors import WrongType
 from recalld.frozen import FrozenDict, FrozenList, freeze
+from recalld.item import assign_owner, writable_attributes
 
 METADATA = {"page": 3, "tags": ["a", {"deep": [1]}], "map": {"x": {"y": 1}}, "pair": (1, [2]), "set": {1, 2}}
 
@@ -207,3 +210,49 @@ def test_freezing_keeps_values_equal_and_comes_to_rest(value: dict[str, Any]):
 
 def test_equal_items_hash_alike_whatever_their_metadata_holds():
     assert len({make(), make(), dataclasses.replace(make(), content="other")}) == 2
+
+
+class TestAssignOwner:
+    CONTEXT = SimpleNamespace(user_id="ada", session_id="s1", agent_id=None, run_id="r1")
+
+    def test_what_names_nobody_is_the_contexts(self):
+        (item,) = assign_owner([MemoryItem("c", "me")], self.CONTEXT)
+        assert item.attributes == MemoryAttributes(user_id="ada", session_id="s1", run_id="r1")
+
+    def test_what_is_named_stays(self):
+        own = MemoryAttributes(user_id="bob", agent_id="a7", importance=0.2)
+        (item,) = assign_owner([MemoryItem("c", "me", attributes=own)], self.CONTEXT)
+        assert item.attributes == dataclasses.replace(own, session_id="s1", run_id="r1")
+
+    def test_a_context_without_anybody_changes_nothing(self):
+        item = MemoryItem("c", "me")
+        assert list(assign_owner([item], SimpleNamespace())) == [item]
+
+    def test_what_is_no_item_passes_for_validation_to_name_its_place(self):
+        given_items: list[Any] = ["no item", MemoryItem("c", "me")]
+        assert next(assign_owner(given_items, self.CONTEXT)) == "no item"
+
+    @pytest.mark.parametrize("whole", ["text", b"bytes", MemoryItem("c", "me")])
+    def test_one_thing_is_no_list_of_items(self, whole: Any):
+        with pytest.raises(WrongType, match=f"not {type(whole).__name__}"):
+            list(assign_owner(whole, self.CONTEXT))
+
+
+def test_a_writer_sets_the_writable_attributes_and_no_other():
+    time = datetime(2026, 3, 1, tzinfo=UTC)
+    given_attributes = MemoryAttributes(
+        user_id="ada", importance=0.2, event_time=time, revision=7, create_time=time, access_count=3, origin="x"
+    )
+    taken = MemoryAttributes(user_id="ada", importance=0.2, event_time=time, visibility=Visibility.PRIVATE)
+    assert writable_attributes(given_attributes) == taken
+    assert writable_attributes(None) == MemoryAttributes(visibility=Visibility.PRIVATE)
+    assert writable_attributes(MemoryAttributes(visibility=Visibility.ORG)).visibility is Visibility.ORG
+
+
+def test_a_subclass_of_a_frozen_container_stays_as_it_is():
+    class Tags(FrozenList):
+        pass
+
+    tags = Tags(["a", ["b"]])
+    assert freeze(tags) is tags
+    assert isinstance(tags[1], FrozenList)

@@ -32,6 +32,7 @@ from recalld.errors import DeadlineExceeded, InvalidField, UnknownSource
 from recalld.filters import All, AnyOf, Compare, Exists, Field, In, Not, Op
 from recalld.lift import keeps_records
 from recalld.testing import BlockedMemory, FailingMemory, InMemoryVectors, ListMemory, ScriptedStore
+from recalld.where import parse_where
 
 ITEM = MemoryItem("tea", "plain", 0.5, {"page": 3})
 
@@ -115,7 +116,16 @@ class TestSearch:
     async def test_a_typed_filter_becomes_a_where(self, ctx: Ctx, filter: Any, where: dict[str, Any]):
         source = ListMemory([ITEM])
         await as_store(source).search(SearchQuery("q", 1, filter), ctx=ctx)
-        assert source.queries[0].where == where
+        assert parse_where(where) == filter
+        assert parse_where(source.queries[0].where) in (filter, All((filter,)))
+
+    async def test_a_typed_filter_never_speaks_a_source_s_own_words(self, ctx: Ctx):
+        files = InMemoryFiles()
+        await files.create("/notes/a.md", "tea")
+        own = await as_store(FileMemory(files)).search(SearchQuery("tea", where={"path_prefix": "/notes"}), ctx=ctx)
+        assert len(own.hits) == 1
+        typed = Compare(Field("metadata", ("path_prefix",)), Op.EQ, "/notes")  # of metadata that no file has
+        assert (await as_store(FileMemory(files)).search(SearchQuery("tea", where=typed), ctx=ctx)).hits == []
 
     @pytest.mark.parametrize("mode", [RetrievalMode.LEXICAL, RetrievalMode.SEMANTIC])
     async def test_a_mode_that_it_does_not_declare_is_a_degradation(self, ctx: Ctx, observed: Any, mode: RetrievalMode):

@@ -1,13 +1,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from recalld import Ctx, MemoryItem, RecalldError, Scope, ScopedMemory, ScopeViolation
-from recalld.testing import ListMemory
+from recalld import (
+    Ctx,
+    MemoryItem,
+    RecalldError,
+    Scope,
+    ScopedMemory,
+    ScopeViolation,
+    SearchQuery,
+    WrapperMemory,
+    WriteBatch,
+    WriteOutcome,
+)
+from recalld.testing import BlockedMemory, ListMemory, ScriptedStore
 
 ITEM = MemoryItem("text", "caller")
 
@@ -114,3 +127,82 @@ class TestEnforce:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+STORE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "query": lambda store, ctx: store.query("q", k=1, ctx=ctx),
+    "write": lambda store, ctx: store.write([ITEM], ctx=ctx),
+    "search": lambda store, ctx: store.search(SearchQuery("q", 1), ctx=ctx),
+    "search for nothing": lambda store, ctx: store.search(SearchQuery("q", 0), ctx=ctx),
+    "commit": lambda store, ctx: store.commit(WriteBatch([ITEM]), ctx=ctx),
+    "empty commit": lambda store, ctx: store.commit(WriteBatch([]), ctx=ctx),
+    "get": lambda store, ctx: store.get(["1"], ctx=ctx),
+    "list": lambda store, ctx: anext(aiter(store.list(ctx=ctx))),
+    "list_page": lambda store, ctx: store.list_page(ctx=ctx),
+    "update": lambda store, ctx: store.update("1", ctx=ctx, content="x"),
+    "delete": lambda store, ctx: store.delete(["1"], ctx=ctx),
+    "dry run": lambda store, ctx: store.delete(["1"], ctx=ctx, dry_run=True),
+    "commit_token": lambda store, ctx: store.commit_token(ctx=ctx),
+}
+
+
+class TestAsAStore:
+    @pytest.mark.parametrize("call", STORE_CALLS.values(), ids=STORE_CALLS)
+    @pytest.mark.parametrize("enforce", [None, refusing])
+    async def test_checks_before_every_method(self, call: Any, enforce: Any):
+        inner = ScriptedStore(items=[MemoryItem("text", "inner", id="1")])
+        with pytest.raises(ScopeViolation):
+            await call(ScopedMemory(inner, enforce), Ctx(Scope("acme")))
+        assert inner.calls == []
+        await call(ScopedMemory(inner), Ctx(Scope("acme", "support")))
+        assert len(inner.calls) == 1
+
+    def test_no_method_of_a_store_is_left_out(self):
+        unguarded = {"close", "name", "accepts_writes", "keeps_records", "retrieval_modes"}
+        of_a_store = {name for name in dir(WrapperMemory) if not name.startswith("_")}
+        assert of_a_store - unguarded - {"inner"} == {name for name in STORE_CALLS if " " not in name}
+
+    async def test_closing_needs_no_scope(self):
+        inner = ScriptedStore()
+        await ScopedMemory(inner).close()
+        assert [call.method for call in inner.calls] == ["close"]
+
+    async def test_a_slow_check_keeps_the_order_of_a_lane(self, ctx: Ctx):
+        checks = {name: asyncio.Event() for name in ("first", "second", "other")}
+
+        async def check(given: Any) -> bool:
+            await checks[given.run_id].wait()
+            return True
+
+        inner = ScriptedStore()
+        memory = ScopedMemory(inner, check)
+
+        def begin(name: str, lane: str) -> asyncio.Task[Any]:
+            batch = WriteBatch([MemoryItem(name, "me")], lane=lane)
+            return asyncio.create_task(memory.commit(batch, ctx=replace(ctx, run_id=name)))
+
+        tasks = [begin("first", "lane"), begin("second", "lane"), begin("other", "another")]
+        checks["second"].set()
+        checks["other"].set()
+        await tasks[2]
+        assert [given["batch"].items[0].content for given in inner.calls_of("commit")] == ["other"]
+        checks["first"].set()
+        await asyncio.gather(*tasks)
+        assert [given["batch"].items[0].content for given in inner.calls_of("commit")] == ["other", "first", "second"]
+
+    async def test_a_violation_lets_the_next_of_the_lane_go(self, ctx: Ctx):
+        memory = ScopedMemory(ScriptedStore(), lambda given: given.run_id == "good")
+        batch = WriteBatch([ITEM], lane="lane")
+        outcomes = await asyncio.gather(
+            *(memory.commit(batch, ctx=replace(ctx, run_id=run)) for run in ("bad", "good")), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [ScopeViolation, WriteOutcome]
+
+    async def test_a_cancelled_commit_cancels_the_wrapped_one(self, ctx: Ctx):
+        inner = BlockedMemory()
+        task = asyncio.create_task(ScopedMemory(inner).commit(WriteBatch([ITEM], lane="lane"), ctx=ctx))
+        await inner.started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert inner.cancelled == 1

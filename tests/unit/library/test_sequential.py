@@ -1,13 +1,31 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from recalld import AllSourcesFailed, CompositeMemory, Ctx, MemoryItem, ReadOnlyMemory, SequentialMemory
-from recalld.errors import InvalidFilter
-from recalld.testing import BlockedMemory, FailingMemory, ListMemory
+from recalld import (
+    AllSourcesFailed,
+    CompositeMemory,
+    Ctx,
+    Degradation,
+    MemoryItem,
+    RankFusion,
+    ReadOnlyMemory,
+    RetrievalMode,
+    SearchHit,
+    SearchQuery,
+    SearchResult,
+    SequentialMemory,
+    WriteBatch,
+    WriteOutcome,
+)
+from recalld.commit_tokens import join
+from recalld.errors import InternalFailure, InvalidField, InvalidFilter, UnknownSource
+from recalld.testing import BlockedMemory, FailingMemory, ListMemory, ScriptedStore
 
 ITEM = MemoryItem("new", "caller")
 
@@ -112,3 +130,102 @@ def test_accepts_writes_is_the_first_source_s():
     assert not SequentialMemory([closed, open_]).accepts_writes
     assert SequentialMemory([open_, closed]).accepts_writes
     assert not CompositeMemory([SequentialMemory([closed, open_])]).accepts_writes
+
+
+class TestAsAStore:
+    async def test_each_is_searched_for_what_is_missing_and_explains_its_own(self, ctx: Ctx):
+        hits = [SearchHit(MemoryItem(text, "one"), lexical_rank=rank) for rank, text in enumerate("ab", 1)]
+        one, two = ScriptedStore("one", hits[:1]), ScriptedStore("two", hits)
+        query = SearchQuery("q", 2, {"x": 1}, RetrievalMode.LEXICAL)
+        result = await SequentialMemory([one, two]).search(query, ctx=ctx)
+        assert result.hits == [hits[0], hits[0]]
+        assert [given["query"] for given in two.calls_of("search")] == [replace(query, k=1)]
+        assert one.calls[0].given["query"] == query
+
+    async def test_a_store_that_returns_too_much_is_cut(self, ctx: Ctx):
+        class Generous(ScriptedStore):
+            async def search(self, query: SearchQuery, *, ctx: Any) -> SearchResult:
+                return SearchResult(self.hits)
+
+        chain = SequentialMemory([Generous("a", [SearchHit(ITEM)]), Generous("b", [SearchHit(ITEM)] * 3)])
+        assert len((await chain.search(SearchQuery("q", 2), ctx=ctx)).hits) == 2
+
+    async def test_fusion_is_that_of_the_only_source_asked(self, ctx: Ctx):
+        fusion = RankFusion(2, 0.5, 0.5)
+        one = ScriptedStore("one", [SearchHit(ITEM)], fusion=fusion)
+        chain = SequentialMemory([one, ScriptedStore("two", fusion=fusion)])
+        assert (await chain.search(SearchQuery("q", 1), ctx=ctx)).fusion == fusion
+        assert (await chain.search(SearchQuery("q", 2), ctx=ctx)).fusion is None
+
+    async def test_a_source_that_fails_or_is_late_is_a_degradation(self, ctx: Ctx, observed: Any):
+        leg = Degradation("store/semantic", "DEADLINE_EXCEEDED", "late")
+        late = ScriptedStore("late", until={"search": asyncio.Event()})
+        chain = SequentialMemory(
+            [late, FailingMemory(OSError("a secret"), "down"), ScriptedStore("store", degradations=[leg])]
+        )
+        hurried = replace(ctx, deadline=time.monotonic() + 0.05)
+        result = await chain.search(SearchQuery("q"), ctx=hurried)
+        assert [(each.component, each.reason) for each in result.degradations] == [
+            ("store/semantic", "DEADLINE_EXCEEDED"),
+            ("late", "DEADLINE_EXCEEDED"),
+            ("down", "INTERNAL"),
+        ]
+        assert "secret" not in result.degradations[2].message
+        assert [fields["source"] for _, fields in observed] == ["late", "down"]
+
+    async def test_when_all_fail_the_errors_may_travel(self, ctx: Ctx):
+        with pytest.raises(AllSourcesFailed) as raised:
+            await SequentialMemory([FailingMemory(OSError("disk"), "a")]).search(SearchQuery("q"), ctx=ctx)
+        assert isinstance(raised.value.failed["a"], InternalFailure)
+
+    async def test_a_wrong_request_is_raised_and_asks_nobody_else(self, ctx: Ctx, observed: Any):
+        wrong = InvalidField(violations={"k": "is odd"})
+        second = ScriptedStore("second")
+        for call in ("query", "search"):
+            chain = SequentialMemory([ScriptedStore("first", failures={"search": wrong}), second])
+            with pytest.raises(InvalidField):
+                await (chain.query("q", k=3, ctx=ctx) if call == "query" else chain.search(SearchQuery("q"), ctx=ctx))
+        assert (second.calls, observed) == ([], [])
+
+    async def test_a_commit_goes_to_the_first(self, ctx: Ctx):
+        first, second = ScriptedStore("same", token="1"), ScriptedStore("same", token="2")  # noqa: S106
+        chain = SequentialMemory([first, second])
+        outcome = await chain.commit(WriteBatch([ITEM], "key", "lane"), ctx=ctx)
+        assert (outcome.accepted, outcome.ids) == (["same"], ["same-0"])
+        assert first.calls_of("commit") == [{"batch": WriteBatch([ITEM], "key", "lane")}]
+        assert second.calls == []
+        assert await chain.commit(WriteBatch([]), ctx=ctx) == WriteOutcome()
+        assert await SequentialMemory([]).commit(WriteBatch([ITEM]), ctx=ctx) == WriteOutcome()
+        failing = SequentialMemory([FailingMemory(OSError("disk"))])
+        with pytest.raises(OSError, match="disk"):
+            await failing.commit(WriteBatch([ITEM]), ctx=ctx)
+
+    async def test_tokens_are_told_apart_also_under_one_name(self, ctx: Ctx):
+        first, second = ScriptedStore("same", token="1"), ScriptedStore("same", token="2")  # noqa: S106
+        chain = SequentialMemory([first, second])
+        token = (await chain.search(SearchQuery("q"), ctx=ctx)).commit_token
+        assert token == await chain.commit_token(ctx=ctx) == join({"same": "1", "same#2": "2"})
+        await chain.search(SearchQuery("q", min_commit_token=token), ctx=ctx)
+        assert [store.calls_of("search")[-1]["query"].min_commit_token for store in (first, second)] == ["1", "2"]
+        written = (await chain.commit(WriteBatch([ITEM]), ctx=ctx)).commit_token
+        assert written == join({"same": "1"})
+
+    async def test_records_are_those_of_the_first_that_keeps_any(self, ctx: Ctx):
+        store, other = ScriptedStore("store", items=[replace(ITEM, id="1")]), ScriptedStore("other")
+        chain = SequentialMemory([holding("cache"), store, other])
+        assert chain.keeps_records
+        assert len(await chain.get(["1"], ctx=ctx)) == len([item async for item in chain.list(ctx=ctx)]) == 1
+        await chain.update("1", ctx=ctx, content="x")
+        assert await chain.delete(["1"], ctx=ctx) == 1
+        assert [call.method for call in store.calls] == ["get", "list_page", "update", "delete"]
+        assert other.calls == []
+        assert not SequentialMemory([holding("cache")]).keeps_records
+        with pytest.raises(UnknownSource, match="keeps no records"):
+            await SequentialMemory([holding("cache")]).get(["1"], ctx=ctx)
+
+    async def test_closing_closes_every_source(self):
+        sources = [ScriptedStore("a", failures={"close": OSError("stuck")}), ScriptedStore("b")]
+        with pytest.raises(ExceptionGroup):
+            async with SequentialMemory(list(sources)):
+                pass
+        assert [len(source.calls_of("close")) for source in sources] == [1, 1]

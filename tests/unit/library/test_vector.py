@@ -137,3 +137,12 @@ class TestWrite:
         assert port.upserts == 0
         await self.write(port, ctx, MemoryItem("x", "s"), MemoryItem("y", "s"))
         assert port.upserts == 1
+
+
+async def test_id_and_content_are_filtered_as_the_chunks_own(ctx: Ctx):
+    memory = VectorMemory(InMemoryVectors())
+    await memory.write(
+        [MemoryItem(f"burr {n}", "me", metadata={"id": f"k{n}", "content": "x"}) for n in range(3)], ctx=ctx
+    )
+    for where in ({"id": "k1"}, {"content": "burr 1"}, {"id": {"$in": ["k1", "k9"]}, "metadata.content": "x"}):
+        assert [item.id for item in await memory.query("burr", k=9, ctx=ctx, where=where)] == ["k1"]

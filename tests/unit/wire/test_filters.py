@@ -10,32 +10,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recalld.errors import InvalidFilter
-from recalld.filters import ATTRIBUTES, All, AnyOf, Compare, Contains, Exists, Field, Filter, In, Not, Op
+from recalld.filter_checks import NAMES
+from recalld.filters import FIELDS, All, AnyOf, Compare, Contains, Exists, Field, Filter, In, Kind, Not, Op
 from recalld.v1 import filter_pb2, memory_service_pb2
 from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS, MAX_VALUE_LEVELS, decode_filter, encode_filter
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-_KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.sampled_from(
-    [".", "\\", "a.b\\"]
-)
-_FIELDS = st.sampled_from([Field(name) for name in (*ATTRIBUTES, "id", "content")]) | st.lists(
-    _KEYS, min_size=1, max_size=3
-).map(lambda keys: Field("metadata", tuple(keys)))
-_SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | _TEXT
-    | st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0))  # repr shows it, == does not
-)
+_KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from([".", "\\", "a.b\\"])
+_METADATA = st.lists(_KEYS, min_size=1, max_size=3).map(lambda keys: Field("metadata", tuple(keys)))
+_NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+# repr shows fold, == does not.
+_TIMES = st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0))
+_SCALARS = st.none() | st.booleans() | _NUMBERS | _TEXT | _TIMES
 _VALUES = _SCALARS | st.lists(_SCALARS, max_size=3) | st.dictionaries(_TEXT, _SCALARS, max_size=1)  # maps have no order
-_LEAVES = (
-    st.builds(Compare, _FIELDS, st.sampled_from(Op), _VALUES)
-    | st.builds(In, _FIELDS, st.lists(_VALUES, min_size=1, max_size=4).map(tuple))
-    | st.builds(Exists, _FIELDS)
-    | st.builds(Contains, _FIELDS, _VALUES)
-)
+_FITTING = {
+    Kind.STRING: _TEXT,
+    Kind.INTEGER: _NUMBERS,
+    Kind.DOUBLE: _NUMBERS,
+    Kind.BOOLEAN: st.booleans(),
+    Kind.TIME: _TIMES,
+}
+
+
+def _conditions_on(field: Field) -> st.SearchStrategy[Filter]:
+    kind = FIELDS.get(field.name)
+    names = NAMES.get(field.name)
+    values = st.sampled_from(names) if names else _FITTING[kind] if kind else _VALUES
+    ops = [Op.EQ, Op.NE] if kind is Kind.BOOLEAN else list(Op)
+    some = [
+        st.builds(Compare, st.just(field), st.sampled_from(ops), values),
+        # Of one type and of several: they are not read in the same way.
+        st.builds(In, st.just(field), st.lists(values, max_size=4).map(tuple)),
+        st.just(Exists(field)),
+    ]
+    if kind in (None, Kind.STRING):
+        some.append(st.builds(Contains, st.just(field), values))
+    if kind is None:
+        some.append(st.builds(In, st.just(field), st.lists(_NUMBERS, max_size=4).map(tuple)))
+    return st.one_of(*some)
+
+
+_LEAVES = (_METADATA | st.sampled_from([Field(name) for name in FIELDS])).flatmap(_conditions_on)
 
 
 def _branches(inner: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
@@ -92,7 +107,7 @@ def test_every_violation_of_a_filter_is_named_by_its_path() -> None:
     inside: filter_pb2.Membership = getattr(members.add(), "in")
     inside.field = "metadata"
     members.add().contains.field = "content"
-    getattr(members.add(), "not").exists = "metadata..x"
+    getattr(members.add(), "not").exists = "metadata.x\\"
     received, violations = _decoded(message)
     assert received is None
     assert set(violations) == {
@@ -102,7 +117,6 @@ def test_every_violation_of_a_filter_is_named_by_its_path() -> None:
         "where.all.filters[2]",
         "where.all.filters[3].any.filters",
         "where.all.filters[4].in.field",
-        "where.all.filters[4].in.values",
         "where.all.filters[5].contains.value",
         "where.all.filters[6].not.exists",
     }
@@ -144,10 +158,48 @@ def test_a_filter_holds_as_many_conditions_as_allowed_and_no_more() -> None:
         encode_filter(AnyOf((Exists(_PAGE),) * MAX_CONDITIONS))
 
 
-@pytest.mark.parametrize("count", [0, 1001])
-def test_a_membership_test_against_too_few_or_too_many_values_is_refused(count: int) -> None:
+def test_a_membership_test_against_too_many_values_is_refused_by_both_sides() -> None:
+    most = In(_PAGE, tuple(range(1000)))
+    message = encode_filter(most)
+    assert _decoded(message) == (most, {})
+    getattr(message, "in").values.add().integer_value = 1000
+    assert list(_decoded(message)[1]) == ["where.in.values"]
     with pytest.raises(InvalidFilter, match=r"where\.in\.values"):
-        encode_filter(In(_PAGE, tuple(range(count))))
+        encode_filter(In(_PAGE, tuple(range(1001))))
+
+
+def test_a_value_among_many_that_means_nothing_is_named_by_its_place() -> None:
+    message = encode_filter(In(_PAGE, (1, 2, 3, 4)))
+    values = getattr(message, "in").values
+    values[1].Clear()
+    values[3].double_value = float("inf")
+    assert list(_decoded(message)[1]) == ["where.in.values[1]", "where.in.values[3]"]
+    for value in values:
+        value.double_value = float("nan")
+    assert list(_decoded(message)[1]) == [f"where.in.values[{at}]" for at in range(4)]
+
+
+def test_values_of_any_mixture_come_back_as_they_were() -> None:
+    for values in (
+        (0, 1, 0.0, -0.0, "", "a", False, True, None),
+        ("a", "", 0),
+        (0.5, 0.0, 0),
+        (True, 0, False),
+        (0, ""),
+    ):
+        received, violations = _decoded(encode_filter(In(_PAGE, values)))
+        assert violations == {}
+        assert repr(received) == repr(In(_PAGE, values))
+
+
+def test_a_filter_of_violations_is_not_looked_at_to_its_end() -> None:
+    message = filter_pb2.Filter()
+    for _ in range(MAX_CONDITIONS - 1):
+        inside: filter_pb2.Membership = getattr(message.all.filters.add(), "in")
+        inside.field = "revision"
+        for _ in range(90):
+            inside.values.add().string_value = "x"
+    assert len(_decoded(message)[1]) == 180
 
 
 @pytest.mark.parametrize("value", [float("nan"), 2**63, "\ud800", {1}, datetime(2024, 1, 1)])  # noqa: DTZ001

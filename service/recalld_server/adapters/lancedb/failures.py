@@ -6,12 +6,14 @@ absolute paths and SQL. So the text goes to the log, and the caller gets a class
 
 from __future__ import annotations
 
+import errno
 import logging
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recalld.errors import InternalFailure, RecalldError, SourceUnavailable, StorageCorrupt
+from recalld.errors import InternalFailure, Overloaded, RecalldError, SourceUnavailable, StorageCorrupt
 from recalld_server.adapters.lancedb.layout import Layout
 
 log = logging.getLogger("recalld.lancedb")
@@ -40,7 +42,8 @@ _UNREADABLE = (
     "invalid range", "corrupt", "magic number", "not found", "no such file", "file size", "unexpected end",
     "decode error", "failed to fill", "eof", "out of bounds", "too small", "invalid file", "error decoding", "protobuf",
 )  # fmt: skip
-_DISK = ("no space left", "permission denied", "read-only file system", "too many open files", "timed out", "timeout")
+_FULL = ("no space left", "quota exceeded", "storagefull")
+_DISK = ("permission denied", "read-only file system", "too many open files", "timed out", "timeout")
 
 
 @contextmanager
@@ -67,11 +70,42 @@ def _translate(error: Exception, doing: str, layout: Layout, table: str) -> Reca
     if any(mark in text for mark in _INDEX_MISSING):
         return IndexMissing(f"could not {doing}: there is no full-text index")
     log.error("could not %s of table %s: %s: %s", doing, table, type(error).__name__, error)
+    if any(mark in text for mark in _FULL):
+        return disk_full(layout, doing)
     if any(mark in text for mark in _DISK):
         return SourceUnavailable(f"could not {doing}: the storage did not take it; the server's log says why")
     if any(mark in text for mark in _UNREADABLE):
+        try:
+            layout.check()
+        except SourceUnavailable as gone:
+            return gone
         return unreadable(layout, table)
     return InternalFailure(f"could not {doing}: the storage engine failed; the server's log says why")
+
+
+def refused(error: OSError, layout: Layout, doing: str) -> RecalldError:
+    """The error of a file system that did not do what was asked of it."""
+    log.error("could not %s: %s", doing, error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(layout, doing)
+    try:
+        layout.check()
+    except SourceUnavailable as gone:
+        return gone
+    return SourceUnavailable(f"could not {doing}: the storage did not take it; the server's log says why")
+
+
+def disk_full(layout: Layout, doing: str) -> RecalldError:
+    """The error of a disk that has no room; says what to do, since deleting takes room before it gives any back."""
+    left = ""
+    if layout.local is not None and layout.local.exists():
+        usage = shutil.disk_usage(layout.local)
+        left = f" ({usage.free >> 20} of {usage.total >> 20} MiB are free)"
+    return Overloaded(
+        f"could not {doing}: the disk of the data directory is full{left}. Free some space on it and try again; a "
+        "delete needs a little too, and what was deleted frees its space some minutes later",
+        retry_after=30.0,
+    )
 
 
 def unreadable(layout: Layout, table: str) -> StorageCorrupt:

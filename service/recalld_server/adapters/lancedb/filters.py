@@ -37,7 +37,7 @@ from recalld.filters import (
 from recalld.item import MemoryItem
 from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS
 from recalld_server.adapters.lancedb import sql
-from recalld_server.adapters.lancedb.values import exists_token, member_token, path_digest, value_token
+from recalld_server.adapters.lancedb.values import exists_token, member_token, path_digest, value_tokens
 
 #: How many conditions the server may add to a caller's: who may read, what has expired, what is not active.
 _OWN_CONDITIONS = 16
@@ -196,15 +196,26 @@ def _column_leaf(filter: Compare | In | Exists | Contains, column: str, kind: Ki
         case Contains(_, value):
             return f"contains({column}, {sql.text(value)})" if kind is Kind.STRING and isinstance(value, str) else False
         case In(_, values):
-            return _either([_equal(column, kind, value) for value in values], column)
+            return _either(_literals(kind, values), column)
         case Compare(_, Op.EQ, value):
-            return _either([_equal(column, kind, value)], column)
+            return _either(_literals(kind, (value,)), column)
         case Compare(_, op, value):
             return _ordered(column, kind, op, value)
 
 
-def _equal(column: str, kind: Kind, value: Any) -> str | None:
-    """The literal that the column has to equal; None when it never does."""
+def _literals(kind: Kind, values: Sequence[Any]) -> list[str]:
+    """The literals that a column of the kind has to equal one of; values that it never equals are left out."""
+    types = set(map(type, values))
+    # Where there are very many they are of one type, and then the usual ones need no look at each.
+    if kind is Kind.STRING and types == {str}:
+        return sql.texts(values)
+    if kind is Kind.INTEGER and types == {int} and min(values) > -(2**63) and max(values) < 2**63:
+        return list(map(str, values))
+    return [literal for value in values if (literal := _literal(kind, value)) is not None]
+
+
+def _literal(kind: Kind, value: Any) -> str | None:
+    """The literal that a column of the kind has to equal; None when it never does."""
     if kind is Kind.STRING:
         return sql.text(value) if isinstance(value, str) else None
     if kind is Kind.BOOLEAN:
@@ -219,8 +230,8 @@ def _equal(column: str, kind: Kind, value: Any) -> str | None:
     return sql.double(nearest) if nearest == value else None
 
 
-def _either(literals: Sequence[str | None], column: str) -> bool | str:
-    wanted = list(dict.fromkeys(literal for literal in literals if literal is not None))
+def _either(literals: Sequence[str], column: str) -> bool | str:
+    wanted = list(dict.fromkeys(literals))
     if not wanted:
         return False
     return f"{column} = {wanted[0]}" if len(wanted) == 1 else f"{column} in ({', '.join(wanted)})"
@@ -284,9 +295,9 @@ def _metadata_leaf(filter: Compare | In | Exists | Contains, path: tuple[str, ..
         case Exists():
             return _has_any([exists_token(path)])
         case In(_, values):
-            return _has_any([token for value in values if (token := value_token(path, value))])
+            return _has_any(value_tokens(path, values))
         case Compare(_, Op.EQ, value):
-            return _has_any([token for token in [value_token(path, value)] if token])
+            return _has_any(value_tokens(path, (value,)))
         case Contains(_, value):
             member = member_token(path, value)
             held = _has_any([member]) if member else False

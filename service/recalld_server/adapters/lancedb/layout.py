@@ -11,6 +11,7 @@ On an object store only `tables/` exists; there each table's own metadata says w
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from recalld.errors import SourceUnavailable, StorageCorrupt
 from recalld.scope import Scope
+
+log = logging.getLogger("recalld.lancedb")
 
 FORMAT = 1
 MARKER = "recalld.json"
@@ -46,16 +49,36 @@ _NOBODYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A data directory. `local` is None on an object store."""
+    """A data directory. `local` is None on an object store.
+
+    identity: what told the directory and its marker from others when it was opened.
+    """
 
     uri: str
     local: Path | None
+    identity: tuple[tuple[int, int], ...] = ()
 
     def table_path(self, table: str) -> Path | None:
         return self.local / "tables" / f"{table}.lance" if self.local else None
 
     def lock_path(self, table: str) -> Path | None:
         return self.local / "locks" / f"{table}.lock" if self.local else None
+
+    def check(self) -> None:
+        """Raises SourceUnavailable when the directory that was opened is not there any more: deleted, renamed, replaced
+        by another one, or its disk was taken away. LanceDB would call every table of it one that was never written."""
+        if self.local is None:
+            return
+        missing = [name for name in (MARKER, "tables") if not (self.local / name).exists()]
+        # Some file systems number a directory anew when it is first written to, but not its marker at the same time.
+        if not missing and any(now == then for now, then in zip(_identity(self.local), self.identity, strict=False)):
+            return
+        what = f"has no {missing[0]} any more" if missing else "is another one than was opened"
+        log.error("data directory %s %s", self.local, what)
+        raise SourceUnavailable(
+            f"the data directory {what}: it was moved or deleted, or its disk is gone. Bring it back, then restart the "
+            "server if it still says so"
+        )
 
     def relative(self, path: Path) -> str:
         """The path as clients may read it."""
@@ -87,7 +110,15 @@ def open_layout(root: Path | str) -> Layout:
             (directory / part).mkdir(exist_ok=True)
     except OSError as error:
         raise SourceUnavailable(f"data directory {directory} cannot be used: {error.strerror or error}") from error
-    return Layout(str(directory / "tables"), directory)
+    return Layout(str(directory / "tables"), directory, _identity(directory))
+
+
+def _identity(directory: Path) -> tuple[tuple[int, int], ...]:
+    """What tells this directory and its marker from others; empty when they are not there."""
+    try:
+        return tuple((found.st_dev, found.st_ino) for found in (directory.stat(), (directory / MARKER).stat()))
+    except OSError:
+        return ()
 
 
 def _claim(directory: Path) -> None:

@@ -19,6 +19,9 @@ _NOT_COLUMNS = ("origin", "revision")
 #: The column of each attribute has its name.
 ATTRIBUTE_COLUMNS: Mapping[str, Kind] = {name: kind for name, kind in ATTRIBUTES.items() if name not in _NOT_COLUMNS}
 
+#: How the metadata of a table begin that say which model made its vectors.
+_MODEL = "recalld.model."
+
 _TIME = pa.timestamp("us", tz="UTC")
 _TYPES = {
     Kind.STRING: pa.string(),
@@ -59,8 +62,8 @@ ROW_COLUMNS = (*STATE_COLUMNS, "content", "metadata", "vector")
 def table_schema(scope: Scope, model: ModelIdentity) -> Any:
     """The Arrow schema of a scope's table.
 
-    A row is a memory or the receipt of a write, told apart by the first character of its key; `live` is true for
-    memories that are not deleted. `words` is what full text searches.
+    A row is a memory, the receipt of a write or the head of the scope, told apart by the first character of its key;
+    `live` is true for memories that are not deleted. `words` is what full text searches.
     """
     return pa.schema(
         [
@@ -92,14 +95,12 @@ def table_schema(scope: Scope, model: ModelIdentity) -> Any:
 
 def verify(schema: Any, scope: Scope, model: ModelIdentity, *, where: str) -> None:
     """Raises StorageCorrupt when the table is not this scope's or of another format, EmbeddingModelMismatch when its
-    vectors are another model's. `where` names the table."""
-    said: dict[str, str] = {
-        key.decode(): value.decode() for key, value in cast("dict[bytes, bytes]", schema.metadata or {}).items()
-    }
-    if said.get("recalld.format") != str(FORMAT):
-        raise StorageCorrupt(
-            f"{where} has format {said.get('recalld.format')!r}; this server reads {FORMAT}", details={"file": where}
-        )
+    vectors are another model's. `where` names the table.
+
+    Models are told apart by their fingerprints, whatever they are called; a table that has none, by what was looked at
+    when it was made: the weights and the dimensions.
+    """
+    said = verify_format(schema, where=where)
     if (said.get("recalld.org_id"), said.get("recalld.domain_id")) != (scope.org_id, scope.domain_id):
         raise StorageCorrupt(f"{where} belongs to another scope", details={"file": where})
     stored = {key.removeprefix(_MODEL): value for key, value in said.items() if key.startswith(_MODEL)}
@@ -112,6 +113,16 @@ def verify(schema: Any, scope: Scope, model: ModelIdentity, *, where: str) -> No
             "server with the stored model and write them to a server with the new model and a new data directory",
             details={"storedModel": was, "servedModel": served},
         )
+
+
+def verify_format(schema: Any, *, where: str) -> Mapping[str, str]:
+    """What the table says of itself. Raises StorageCorrupt when it is of another format."""
+    said = {key.decode(): value.decode() for key, value in cast("dict[bytes, bytes]", schema.metadata or {}).items()}
+    if said.get("recalld.format") != str(FORMAT):
+        raise StorageCorrupt(
+            f"{where} has format {said.get('recalld.format')!r}; this server reads {FORMAT}", details={"file": where}
+        )
+    return said
 
 
 def _difference(stored: Mapping[str, str], model: ModelIdentity) -> str:

@@ -15,7 +15,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def text(value: str) -> str:
     """A string literal."""
-    return f"arrow_cast(X'{value.encode().hex()}', 'Utf8')" if value else "''"
+    return texts((value,))[0]
+
+
+def texts(values: Iterable[str]) -> list[str]:
+    """String literals."""
+    return [f"arrow_cast(X'{value.encode().hex()}', 'Utf8')" if value else "''" for value in values]
 
 
 def integer(value: int) -> str:
@@ -34,8 +39,8 @@ def time(value: datetime) -> str:
 
 
 def hashed(digests: Iterable[str]) -> str:
-    """A list of literals of our own digests, which have letters, digits, `.` and `_` only."""
-    return ", ".join(f"'{digest}'" for digest in digests)
+    """A list of literals of at least one of our own digests, which have letters, digits, `.` and `_` only."""
+    return "'" + "', '".join(digests) + "'"
 
 
 def micros(value: datetime) -> int:

@@ -26,6 +26,7 @@ from recalld_server.adapters.lancedb.records import item_key, receipt_key, to_it
 from recalld_server.adapters.lancedb.schema import ITEM_COLUMNS, STATE_COLUMNS
 from recalld_server.adapters.lancedb.tables import OpenTable, Tables
 from recalld_server.adapters.lancedb.turn import LanceTurn
+from recalld_server.adapters.lancedb.upkeep import Upkeep
 
 #: From how many rows on conversions leave the event loop.
 _LARGE = 64
@@ -44,7 +45,9 @@ async def open_records(config: LanceConfig) -> LanceRecords:
     SourceUnavailable when it cannot be reached. Nothing that was there is changed.
     """
     layout = await asyncio.to_thread(open_layout, config.root)
-    return LanceRecords(config, layout, await Tables.connect(config, layout))
+    records = LanceRecords(config, layout, await Tables.connect(config, layout))
+    records.start_upkeep()
+    return records
 
 
 class LanceRecords:
@@ -57,7 +60,13 @@ class LanceRecords:
         self._locks = TableLocks()
         self._accesses: OrderedDict[str, TableAccess] = OrderedDict()
         self._conditions = Conditions(config.name)
+        self._upkeep = Upkeep(config, layout, tables, self._access)
         self._closed = False
+
+    def start_upkeep(self) -> None:
+        """Begins to tidy tables, those too that a process before left untidy. Called once, on the loop of all calls."""
+        self._tables.on_first_open = self._upkeep.note_opened
+        self._upkeep.start()
 
     @property
     def name(self) -> str:
@@ -67,9 +76,10 @@ class LanceRecords:
 
     @asynccontextmanager
     async def turn(self, scope: Scope) -> AsyncGenerator[LanceTurn]:
-        access = self._access(scope)
+        self._check_open()
+        access = self._access(table_name(scope))
         async with access.held():
-            yield LanceTurn(scope, self._tables, access, self._conditions)
+            yield LanceTurn(scope, self._tables, access, self._conditions, self._upkeep)
 
     # Reads.
 
@@ -82,7 +92,7 @@ class LanceRecords:
             return await search.lexical(table, text, condition, limit)
         except IndexMissing:
             # A crash between the first rows and the index; who holds the table completes it.
-            async with self._access(scope).held():
+            async with self._access(table.name).held():
                 await table.ensure_indexed()
             return await search.lexical(table, text, condition, limit)
 
@@ -135,17 +145,22 @@ class LanceRecords:
         if not found:
             return None
         # The process that wrote it may have died between its commit and its sync.
-        access = self._access(scope)
+        access = self._access(table.name)
         if not await access.is_durable(table):
             async with access.held():
                 await access.make_durable(table)
         return found[0]
 
+    async def check(self) -> None:
+        """Raises SourceUnavailable when the data directory is not the one that was opened any more, or the object store
+        does not answer: then nothing found does not mean that nothing is there."""
+        self._check_open()
+        await self._tables.check()
+
     async def close(self) -> None:
         """Finishes what is under way, then closes."""
         self._closed = True
-        for access in list(self._accesses.values()):
-            await access.close()
+        await self._upkeep.close()
         self._locks.close()
         self._tables.close()
 
@@ -168,12 +183,10 @@ class LanceRecords:
         self._check_open()
         return await self._tables.find(scope)
 
-    def _access(self, scope: Scope) -> TableAccess:
-        self._check_open()
-        name = table_name(scope)
+    def _access(self, name: str) -> TableAccess:
         access = self._accesses.get(name)
         if access is None:
-            access = TableAccess(scope, self._config, self._layout, self._tables.find, self._locks)
+            access = TableAccess(name, self._config, self._layout, self._locks)
             self._forget_accesses()
             self._accesses[name] = access
         self._accesses.move_to_end(name)

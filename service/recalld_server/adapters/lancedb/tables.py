@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from recalld.engine.ports import HeadMoved
 from recalld.engine.records import Commit, Head
-from recalld.errors import RecalldError
+from recalld.errors import RecalldError, SourceUnavailable
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb.config import LanceConfig
-from recalld_server.adapters.lancedb.creation import make_empty
+from recalld_server.adapters.lancedb.creation import BEING_MADE, make_empty
 from recalld_server.adapters.lancedb.engine import compute, lancedb
 from recalld_server.adapters.lancedb.failures import CommitConflict, translated, unreadable
 from recalld_server.adapters.lancedb.layout import Layout, table_name
 from recalld_server.adapters.lancedb.records import HEAD_KEY
-from recalld_server.adapters.lancedb.schema import table_schema, verify
+from recalld_server.adapters.lancedb.schema import table_schema, verify, verify_format
 from recalld_server.adapters.lancedb.sql import hashed
+
+log = logging.getLogger("recalld.lancedb")
+
+#: How many names of tables that were opened are remembered.
+_SEEN = 4096
 
 #: The full-text index: what the words of a query are to LanceDB. See `analysis` for what happens before it.
 FULL_TEXT = lancedb.index.FTS(
@@ -46,9 +53,10 @@ class HeadAt:
 class OpenTable:
     """One open table. Reads see what any process committed before them."""
 
-    def __init__(self, name: str, lance: Any, layout: Layout) -> None:
+    def __init__(self, name: str, lance: Any, schema: Any, layout: Layout) -> None:
         self.name = name
         self.lance = lance
+        self.schema = schema
         self._layout = layout
         self._head: HeadAt | None = None
         self.indexed = False
@@ -128,11 +136,6 @@ class OpenTable:
             self._none_match[condition] = version, none
         return none
 
-    async def fragments(self) -> int:
-        """How many files of rows the table has."""
-        with self.translated("look at the table"):
-            return (await self.lance.stats())["fragment_stats"]["num_fragments"]
-
     async def ensure_indexed(self) -> None:
         """Makes the full-text index when a crash between the first rows and the index left it out."""
         if self.indexed:
@@ -155,6 +158,9 @@ class Tables:
         self._layout = layout
         self._connection = connection
         self._open: OrderedDict[str, OpenTable] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        #: Called with the name of a table that is opened for the first time, or after long.
+        self.on_first_open: Callable[[str], None] = lambda name: None
 
     @classmethod
     async def connect(cls, config: LanceConfig, layout: Layout) -> Tables:
@@ -174,15 +180,29 @@ class Tables:
         name = table_name(scope)
         table = self._open.get(name)
         if table is None:
-            lance = await self._opened(name)
-            if lance is None:
+            table = await self._load(name)
+            if table is None:
                 return None
-            with translated("open a table", self._layout, name):
-                schema = await lance.schema()
-            verify(schema, scope, self._config.model, where=f"tables/{name}.lance")
-            table = self._keep(OpenTable(name, lance, self._layout))
+            verify(table.schema, scope, self._config.model, where=f"tables/{name}.lance")
+            self._keep(table)
         self._open.move_to_end(name)
         return table
+
+    async def borrow(self, name: str) -> OpenTable | None:
+        """The table of this name, whatever model made its vectors; it is not kept open for it."""
+        table = self._open.get(name) or await self._load(name)
+        if table is not None:
+            verify_format(table.schema, where=f"tables/{name}.lance")
+        return table
+
+    async def _load(self, name: str) -> OpenTable | None:
+        lance = await self._opened(name)
+        if lance is None:
+            # Never written, or is the place gone where it would be?
+            self._layout.check()
+            return None
+        with translated("open a table", self._layout, name):
+            return OpenTable(name, lance, await lance.schema(), self._layout)
 
     async def _opened(self, name: str) -> Any:
         try:
@@ -202,7 +222,30 @@ class Tables:
         if self._layout.local is None:
             with translated("open a table", self._layout, name):
                 raise error
+        self._layout.check()
         return unreadable(self._layout, name)
+
+    async def list_being_made(self) -> list[str]:
+        """Names of tables that a crash may have left before they were in place; some may be of servers at work."""
+        with translated("list the tables", self._layout, ""):
+            names = (await self._connection.list_tables(page_token=BEING_MADE, limit=100)).tables
+        return [name for name in names if name.startswith(BEING_MADE)]
+
+    async def drop(self, name: str) -> None:
+        """Removes a table that never came to be."""
+        with translated("drop a table", self._layout, name):
+            await self._connection.drop_table(name, ignore_missing=True)
+
+    async def check(self) -> None:
+        """Raises SourceUnavailable when the place where the tables are is not there any more or does not answer."""
+        if self._layout.local is not None:
+            await asyncio.to_thread(self._layout.check)
+            return
+        try:
+            await self._connection.list_tables(limit=1)
+        except Exception as error:
+            log.error("the object store does not answer: %s", error)
+            raise SourceUnavailable("the object store does not answer; the server's log says why") from error
 
     async def make(self, scope: Scope) -> OpenTable:
         """The table of a scope, made empty where there is none yet; whoever else makes it at the same time makes this
@@ -217,11 +260,15 @@ class Tables:
     def schema(self, scope: Scope) -> Any:
         return table_schema(scope, self._config.model)
 
-    def _keep(self, table: OpenTable) -> OpenTable:
+    def _keep(self, table: OpenTable) -> None:
         self._open[table.name] = table
         while len(self._open) > self._config.open_tables:
             self._open.popitem(last=False)
-        return table
+        if table.name not in self._seen:
+            self._seen[table.name] = None
+            while len(self._seen) > _SEEN:
+                self._seen.popitem(last=False)
+            self.on_first_open(table.name)
 
     def close(self) -> None:
         self._open.clear()

@@ -15,6 +15,7 @@ from recalld_server.adapters.lancedb.conditions import Conditions
 from recalld_server.adapters.lancedb.records import item_key, receipt_key, to_batch, to_receipts, to_records
 from recalld_server.adapters.lancedb.schema import ROW_COLUMNS, STATE_COLUMNS
 from recalld_server.adapters.lancedb.tables import OpenTable, Tables
+from recalld_server.adapters.lancedb.upkeep import Upkeep
 
 #: From how many rows on conversions leave the event loop.
 _LARGE = 32
@@ -23,11 +24,14 @@ _LARGE = 32
 class LanceTurn:
     """A `Turn`; whoever made it holds the table."""
 
-    def __init__(self, scope: Scope, tables: Tables, access: TableAccess, conditions: Conditions) -> None:
+    def __init__(
+        self, scope: Scope, tables: Tables, access: TableAccess, conditions: Conditions, upkeep: Upkeep
+    ) -> None:
         self._scope = scope
         self._tables = tables
         self._access = access
         self._conditions = conditions
+        self._upkeep = upkeep
 
     async def snapshot(
         self, ids: Collection[str] = (), *, whole: Collection[str] = (), receipts: Collection[str] = ()
@@ -69,17 +73,12 @@ class LanceTurn:
         await table.commit(batch, commit)
         await table.ensure_indexed()
         await self._access.make_durable(table)
-        times = [receipt.time for receipt in commit.receipts.values()]
-        times += [time for each in commit.records.values() if (time := each.attributes.update_time) is not None]
-        erased = any(not record.live for record in commit.records.values())
-        self._access.maintenance.committed(erased=erased, now=max(times, default=None))
-        self._access.tidy()
+        self._upkeep.note_commit(self._access, commit)
 
     async def _find(self) -> OpenTable | None:
         table = await self._tables.find(self._scope)
         if table is not None and (await table.head()).head != Head():
             await table.ensure_indexed()
-            await self._access.look(table)
         return table
 
     async def _batch(self, commit: Commit) -> Any:

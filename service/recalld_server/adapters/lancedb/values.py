@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -26,6 +26,10 @@ Path = tuple[str, ...]
 
 #: What digests have beside letters and digits: nothing that means anything in SQL, quoted or not.
 DIGEST_SIGNS = b"._"
+
+#: 96 bits as 16 characters of base64: far from chance, and half of what hexadecimal digits take in a column.
+_DIGEST_BYTES = 12
+_DIGEST_CHARACTERS = 16
 
 
 @dataclass(slots=True)
@@ -146,6 +150,30 @@ def value_token(path: Path, value: Any) -> str | None:
     return _token(b"v", path, value)
 
 
+def value_tokens(path: Path, values: Iterable[Any]) -> list[str]:
+    """The tokens of values at one path, as `value_token` makes them, without the Nones. Quick, for a filter may ask for
+    hundreds of thousands."""
+    start = blake2b(b"v" + _encoded(path), digest_size=_DIGEST_BYTES)
+    digests: list[bytes] = []
+    for value in values:
+        if type(value) is str:
+            text = value.encode()
+            canonical = b"s%d:%b" % (len(text), text)
+        elif type(value) is int:
+            canonical = b"i%d;" % value
+        else:
+            parts: list[bytes] = []
+            if value is None or not _canonical(value, parts):
+                continue
+            canonical = b"".join(parts)
+        digest = start.copy()
+        digest.update(canonical)
+        digests.append(digest.digest())
+    # Twelve bytes are sixteen characters without a rest, so the digests can be written down as one text.
+    text = b64encode(b"".join(digests), DIGEST_SIGNS).decode()
+    return [text[at : at + _DIGEST_CHARACTERS] for at in range(0, len(text), _DIGEST_CHARACTERS)]
+
+
 def member_token(path: Path, value: Any) -> str | None:
     """The token of items with a list at the path that has `value` as a member."""
     return _token(b"m", path, value)
@@ -159,8 +187,8 @@ def _token(tag: bytes, path: Path, value: Any) -> str | None:
 
 
 def _digest(tag: bytes, path: Path, value: bytes) -> str:
-    # 96 bits as 16 characters of base64: far from chance, and half of what hexadecimal digits take in a column.
-    return b64encode(blake2b(tag + _encoded(path) + value, digest_size=12).digest(), DIGEST_SIGNS).decode()
+    digest = blake2b(tag + _encoded(path) + value, digest_size=_DIGEST_BYTES).digest()
+    return b64encode(digest, DIGEST_SIGNS).decode()
 
 
 @lru_cache(2048)
