@@ -97,9 +97,9 @@ class FileMemory:
     empty query finds nothing. Best first, then by path. Items carry `{"path": ...}`.
 
     `where={"path_prefix": "/notes"}` looks only at and below that path, by whole segments; every other key is a
-    condition on the item, for example `{"path": {"$contains": ".md"}}`. A file that cannot be read, or is larger than
-    the tree gives out, is passed over and the context's observer is told (`memory.file_skipped` with `source`, `path`
-    and `error`). Long texts are searched in threads.
+    condition on the item, for example `{"path": {"$contains": ".md"}}`. A file that cannot be read, is no text, or is
+    larger than the tree gives out, is passed over and the context's observer is told (`memory.file_skipped` with
+    `source`, `path` and `error`). Long texts are searched in threads.
 
     scope: the only scope that finds and writes the files; None for all, which then share the tree.
     """
