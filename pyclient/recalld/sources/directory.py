@@ -151,8 +151,8 @@ class DirectoryFiles:
         """The descriptor of the folder at `parts`, reached step by step."""
         try:
             descriptor = os.open(self.root, _FOLDER & ~os.O_NOFOLLOW)
-        except FileNotFoundError:
-            raise PathNotFound(f"the root of {path!r} does not exist") from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise PathNotFound("the root directory of these files does not exist") from error
         try:
             for part in parts:
                 if create:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import shutil
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recalld import Ctx, DirectoryFiles, FileMemory
-from recalld.errors import InvalidField, PathRefused
+from recalld.errors import InvalidField, PathRefused, SourceUnavailable
 from recalld.sources import directory
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="DirectoryFiles needs openat")
@@ -216,11 +218,25 @@ async def test_the_root_is_made_by_the_first_write_and_not_before(tmp_path: Path
     files = DirectoryFiles(tmp_path / "new" / "root")
     with pytest.raises(FileNotFoundError):
         await files.view("/")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SourceUnavailable):
         await FileMemory(files).query("x", k=1, ctx=ctx)
     assert not (tmp_path / "new").exists()
     await files.create("/a.txt", "text")
     assert await files.view("/") == "/a.txt"
+
+
+@pytest.mark.parametrize("left", ["nothing", "a file"])
+async def test_a_root_that_has_vanished_is_told_apart_from_one_with_nothing_in_it(
+    files: DirectoryFiles, root: Path, ctx: Ctx, left: str
+):
+    shutil.rmtree(root)
+    if left == "a file":
+        root.write_text("coffee")
+    with pytest.raises(SourceUnavailable) as caught:
+        await FileMemory(files, "handbook").query("coffee", k=9, ctx=ctx)
+    assert str(caught.value) == "source 'handbook': the directory of its files is not there"
+    told = "".join(traceback.format_exception(caught.value))
+    assert str(root) in told  # for the log
 
 
 async def test_a_write_that_fails_leaves_the_old_file_whole(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recalld import Ctx, DirectoryFiles, FileMemory, InMemoryFiles, MemoryItem, RecalldError
-from recalld.errors import InvalidFilter
+from recalld.errors import InvalidFilter, SourceUnavailable
 
 
 @pytest.fixture(params=["memory", "directory"])
@@ -201,6 +201,25 @@ class TestQuery:
         assert paths(await FileMemory(files).query("coffee", k=9, ctx=ctx)) == ["/open.txt"]
         ((event, fields),) = observed
         assert (event, fields["source"], fields["path"]) == ("memory.file_skipped", "files", "/locked.txt")
+
+    async def test_so_is_a_folder_but_not_the_root(self, ctx: Ctx, observed: Any):
+        class Locked(InMemoryFiles):
+            locked = "/locked"
+
+            async def view(self, path: str) -> str:
+                if path.rstrip("/") == self.locked:
+                    raise PermissionError("no")
+                return await super().view(path)
+
+        files = Locked()
+        for name in ("locked/in", "open/in"):
+            await files.create(f"/{name}.txt", "coffee")
+        assert paths(await FileMemory(files).query("coffee", k=9, ctx=ctx)) == ["/open/in.txt"]
+        ((event, fields),) = observed
+        assert (event, fields["path"]) == ("memory.file_skipped", "/locked/")
+        files.locked = ""
+        with pytest.raises(SourceUnavailable, match="source 'files': the directory of its files cannot be read"):
+            await FileMemory(files).query("coffee", k=9, ctx=ctx)
 
     async def test_long_texts_are_searched_off_the_event_loop(self, ctx: Ctx):
         threads: set[int] = set()
