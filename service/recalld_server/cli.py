@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from recalld._version import __version__
 from recalld.errors import RecalldError
-from recalld_server.settings import ENV_PREFIX, Settings, SettingsError, load_settings
+from recalld_server.settings import ENV_PREFIX, Settings, SettingsError, flag_of, load_settings
 
 #: The settings that only the file can hold, since they are tables.
 _FILE_ONLY = frozenset({"sources"})
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
-    flag = "--" + name.replace("_", "-")
+    flag = flag_of(name)
     default = "" if field.default is None or field.default == "" else f" (default: {field.default})"
     # argparse reads % as the start of a format.
     text = f"{field.description}{default}".replace("%", "%%")
