@@ -91,7 +91,7 @@ class WrongType(InvalidField, TypeError):
 
 class PathRefused(InvalidField, PermissionError):
     """A path leads out of its root (`..`, a link), cannot be a name (a NUL), is a folder where a file is meant,
-    or is of a file that is too large."""
+    or is of a file that is too large or no text."""
 
 
 class InvalidFilter(InvalidRequest):

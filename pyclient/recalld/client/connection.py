@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 import grpc.aio
 
+from recalld.client.reachability import proxy_options
 from recalld.errors import InvalidField, RecalldError, Retryable, SourceUnavailable
 from recalld.v1 import admin_service_pb2, admin_service_pb2_grpc, memory_service_pb2_grpc
 from recalld.wire import error_from_rpc
@@ -278,7 +279,7 @@ class Connection:
         return self._opened
 
     def _new_channel(self) -> grpc.aio.Channel:
-        options = [*_OPTIONS, *_direct(self._target)]
+        options = [*_OPTIONS, *proxy_options(self._target)]
         if self._tls is None:
             return grpc.aio.insecure_channel(self._target, options=options)
         if self._tls.server_name_override is not None:
@@ -294,9 +295,3 @@ def _check_target(target: str) -> None:
     found = _HOST_AND_PORT.fullmatch(target)
     if found is None or not 1 <= int(found[1]) <= 65_535:
         raise InvalidField(violations={"target": f"is {target!r}; it must be HOST:PORT, or a gRPC target as `dns:///`"})
-
-
-def _direct(target: str) -> list[tuple[str, int | str]]:
-    """gRPC sends even loopback traffic through `http_proxy`; nobody means that."""
-    host = target.rpartition("/")[2].rpartition(":")[0].strip("[]")
-    return [("grpc.enable_http_proxy", 0)] if host in ("localhost", "::1") or host.startswith("127.") else []
