@@ -57,7 +57,8 @@ def _nothing() -> None:
 def log_event(event: str, fields: Mapping[str, Any]) -> None:
     """Logs what the memory observes: a source or a leg that did not contribute, a write that was dropped."""
     error = fields.get("error")
-    told = {name: str(value) for name, value in fields.items()}
+    # A record has a `message` of its own, and refuses another.
+    told = {"detail" if name == "message" else name: str(value) for name, value in fields.items()}
     _LOG.warning(event, extra=told, exc_info=error if isinstance(error, Exception) else None)
 
 

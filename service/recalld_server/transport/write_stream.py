@@ -12,10 +12,10 @@ from recalld.limits import Limits
 from recalld.sources.composite import CompositeMemory
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
+from recalld.wire.answers import encode_outcome
 from recalld_server.transport.call import Call, Requests
 from recalld_server.transport.commits import commit_write
 from recalld_server.transport.interceptors.admission import Charge, Gate
-from recalld_server.transport.outcomes import encode_outcome
 from recalld_server.transport.requests import read_write
 
 _LOG = logging.getLogger(__name__)
