@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from recalld.engine.ports import ModelIdentity
+from recalld.engine.records import Body, Commit, Head, Record
 from recalld.errors import EmbeddingModelMismatch, SourceUnavailable, StorageCorrupt
-from recalld.filters import Exists, Field
+from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus
 from recalld.scope import Scope
+from recalld_server.adapters.lancedb.engine import lancedb
 from recalld_server.adapters.lancedb.layout import table_name
-from recalld_server.ports import ModelIdentity, Receipt, Row
 
 Opened = Callable[..., Any]
-MakeRow = Callable[..., Row]
+Note = Callable[..., MemoryItem]
 OTHER = Scope("acme", "sales")
 
 
@@ -47,14 +49,14 @@ async def test_a_new_directory_is_marked(opened: Opened, root: Path) -> None:
     assert json.loads((root / "deep" / "er" / "recalld.json").read_text()) == {"format": 1}
 
 
-async def test_reads_make_no_files(opened: Opened, root: Path, scope: Scope, now: datetime) -> None:
+async def test_reads_make_no_files(opened: Opened, root: Path, scope: Scope) -> None:
     store = await opened()
     before = contents(root)
-    await store.lexical(scope, "x", None, limit=1)
-    await store.newest(scope, None, limit=1, before=None)
-    await store.receipt(scope, Receipt("k", "f"))
-    await store.delete(scope, ["a"], Exists(Field("id")), dry_run=False, now=now)
-    assert contents(root) == before
+    await store.by_words(scope, "x")
+    await store.records.newest(scope, None, limit=1)
+    await store.records.receipt(scope, "k")
+    assert await store.delete(scope, "a") == 0
+    assert {name: text for name, text in contents(root).items() if not name.startswith("locks/")} == before
     assert list(before) == ["recalld.json"]
 
 
@@ -84,36 +86,37 @@ async def test_a_file_is_no_data_directory(opened: Opened, root: Path) -> None:
         await opened(root=root / "below")
 
 
-async def test_everything_is_there_after_a_restart(opened: Opened, scope: Scope, row: MakeRow, now: datetime) -> None:
+async def test_everything_is_there_after_a_restart(opened: Opened, scope: Scope, note: Note) -> None:
     first = await opened()
-    commit = await first.put(scope, [row("a", "some words", metadata={"n": 1})], Receipt("k", "f"), now=now)
-    items = (await first.newest(scope, None, limit=9, before=None)).items
-    await first.close()
+    outcome = await first.put(scope, note("a", "some words", metadata={"n": 1}), key="k")
+    items, head = await first.items(scope), await first.records.head(scope)
+    await first.memory.close()
     again = await opened()
-    assert (await again.newest(scope, None, limit=9, before=None)).items == items
-    assert await again.receipt(scope, Receipt("k", "f")) == replace(commit, replayed=True)
-    assert [hit.id for hit in (await again.lexical(scope, "words", None, limit=1)).candidates] == ["a"]
-    assert (await again.put(scope, [row("b")], None, now=now)).revision == commit.revision + 1
+    assert (await again.items(scope), await again.records.head(scope)) == (items, head)
+    repeat = await again.put(scope, note("a", "some words", metadata={"n": 1}), key="k")
+    assert repeat == replace(outcome, replayed=True)
+    assert await again.by_words(scope, "words") == ["a"]
+    await again.put(scope, note("b"))
+    assert await again.records.head(scope) == Head(head.revision + 1, head.sequence + 1)
 
 
-async def test_an_empty_manifest_closes_its_scope_only(
-    opened: Opened, root: Path, scope: Scope, row: MakeRow, now: datetime
-) -> None:
+async def test_an_empty_manifest_closes_its_scope_only(opened: Opened, root: Path, scope: Scope, note: Note) -> None:
     store = await opened()
     for each in (scope, OTHER):
-        await store.put(each, [row("a")], None, now=now)
-        await store.put(each, [row("b")], None, now=now)
-    await store.close()
+        await store.put(each, note("a"))
+        await store.put(each, note("b"))
+    await store.memory.close()
     manifest = newest_manifest(root, scope)
     manifest.write_bytes(b"")
     before = contents(root)
 
     store = await opened()
     for call in (
-        store.newest(scope, None, limit=1, before=None),
-        store.lexical(scope, "note", None, limit=1),
-        store.put(scope, [row("c")], None, now=now),
-        store.delete(scope, ["a"], Exists(Field("id")), dry_run=False, now=now),
+        store.records.newest(scope, None, limit=1),
+        store.by_words(scope, "note"),
+        store.put(scope, note("c")),
+        store.delete(scope, "a"),
+        store.records.head(scope),
     ):
         with pytest.raises(StorageCorrupt) as caught:
             await call
@@ -122,17 +125,15 @@ async def test_an_empty_manifest_closes_its_scope_only(
     assert {name: digest for name, digest in contents(root).items() if not name.startswith("locks/")} == {
         name: digest for name, digest in before.items() if not name.startswith("locks/")
     }
-    assert len((await store.newest(OTHER, None, limit=9, before=None)).items) == 2
-    await store.put(OTHER, [row("c")], None, now=now)
+    assert len((await store.records.newest(OTHER, None, limit=9)).items) == 2
+    await store.put(OTHER, note("c"))
 
 
 @pytest.mark.parametrize("damage", ["manifest cut", "manifest overwritten", "data cut", "data gone"])
-async def test_damage_is_told_as_such(
-    opened: Opened, root: Path, scope: Scope, row: MakeRow, now: datetime, damage: str
-) -> None:
+async def test_damage_is_told_as_such(opened: Opened, root: Path, scope: Scope, note: Note, damage: str) -> None:
     store = await opened()
-    await store.put(scope, [row(f"i{n}", "words " * 50) for n in range(50)], None, now=now)
-    await store.close()
+    await store.put(scope, *(note(f"i{n}", "words " * 50) for n in range(50)))
+    await store.memory.close()
     what, how = damage.split()
     table = root / "tables" / f"{table_name(scope)}.lance"
     for victim in [newest_manifest(root, scope)] if what == "manifest" else (table / "data").iterdir():
@@ -145,72 +146,204 @@ async def test_damage_is_told_as_such(
             victim.write_bytes(b"\x00" * size)
     store = await opened()
     with pytest.raises(StorageCorrupt) as caught:
-        await store.newest(scope, None, limit=50, before=None)
+        await store.records.newest(scope, None, limit=50)
     assert str(root) not in caught.value.message
     assert table_name(scope) in caught.value.message
 
 
-async def test_damage_to_a_table_that_is_open_is_told_too(
-    opened: Opened, root: Path, scope: Scope, row: MakeRow, now: datetime
-) -> None:
+async def test_damage_to_a_table_that_is_open_is_told_too(opened: Opened, root: Path, scope: Scope, note: Note) -> None:
     store = await opened()
-    await store.put(scope, [row("a")], None, now=now)
-    await store.put(scope, [row("b")], None, now=now)
+    await store.put(scope, note("a"))
+    await store.put(scope, note("b"))
     other = await opened()
-    await other.newest(scope, None, limit=1, before=None)
-    await store.put(scope, [row("c")], None, now=now)
+    await other.records.newest(scope, None, limit=1)
+    await store.put(scope, note("c"))
     newest_manifest(root, scope).write_bytes(b"")
     with pytest.raises(StorageCorrupt):
-        await other.newest(scope, None, limit=1, before=None)
+        await other.records.newest(scope, None, limit=1)
+
+
+STORED = ModelIdentity("tiny", 8, "0" * 64, 16, "f" * 64)
+
+
+def written(dimensions: int) -> Commit:
+    """One memory, with a vector of so many dimensions."""
+    time = datetime(2025, 3, 1, tzinfo=UTC)
+    attributes = MemoryAttributes(status=MemoryStatus.ACTIVE, create_time=time, update_time=time)
+    record = Record("b", 1, 1, attributes, Body("words", {}, [1.0] * dimensions))
+    return Commit(Head(), Head(1, 1), {"b": record}, {})
 
 
 @pytest.mark.parametrize(
-    "served",
+    ("stored", "served"),
     [
-        ModelIdentity("other", 8, "0" * 64, 16),
-        ModelIdentity("tiny", 8, "1" * 64, 16),
-        ModelIdentity("tiny", 4, "0" * 64, 16),
+        (STORED, replace(STORED, fingerprint="e" * 64)),
+        (STORED, replace(STORED, sha256="1" * 64, fingerprint="")),
+        (replace(STORED, fingerprint=""), replace(STORED, sha256="1" * 64)),
+        (STORED, replace(STORED, dimensions=4, fingerprint="e" * 64)),
+        (replace(STORED, fingerprint=""), replace(STORED, dimensions=4, fingerprint="")),
     ],
+    ids=["other pooling", "other weights", "other weights than an older table's", "dimensions", "older dimensions"],
 )
 async def test_vectors_of_another_model_are_not_mixed(
-    opened: Opened, scope: Scope, row: MakeRow, now: datetime, served: ModelIdentity
+    opened: Opened, scope: Scope, note: Note, stored: ModelIdentity, served: ModelIdentity
 ) -> None:
-    store = await opened()
-    await store.put(scope, [row("a")], None, now=now)
-    await store.close()
+    store = await opened(model=stored)
+    await store.put(scope, note("a"))
+    await store.memory.close()
     store = await opened(model=served)
-    mine = Row(row("b").item, np.ones(served.dimensions, np.float32))
+
+    async def commit(where: Scope) -> None:
+        async with store.records.turn(where) as turn:
+            await turn.commit(written(served.dimensions))
+
     for call in (
-        store.newest(scope, None, limit=1, before=None),
-        store.put(scope, [mine], None, now=now),
-        store.semantic(scope, mine.vector, None, limit=1),
+        store.records.newest(scope, None, limit=1),
+        commit(scope),
+        store.records.semantic(scope, [1.0] * served.dimensions, None, limit=1),
     ):
         with pytest.raises(EmbeddingModelMismatch, match="new data directory") as caught:
             await call
         assert caught.value.details["storedModel"].startswith("tiny (8 dimensions")
-        assert caught.value.details["servedModel"].startswith(served.name)
-    await store.put(OTHER, [mine], None, now=now)
+        assert caught.value.details["servedModel"].startswith(f"tiny ({served.dimensions} dimensions")
+    await commit(OTHER)
 
 
-async def test_a_table_of_another_scope_is_not_served(
-    opened: Opened, root: Path, scope: Scope, row: MakeRow, now: datetime
+@pytest.mark.parametrize(
+    ("stored", "served"),
+    [
+        (STORED, replace(STORED, name="in another folder")),
+        (STORED, replace(STORED, sha256="1" * 64)),
+        (replace(STORED, fingerprint=""), replace(STORED, name="in another folder")),
+        (STORED, replace(STORED, fingerprint="")),
+    ],
+    ids=["name", "same vectors by other means", "an older table", "an older server"],
+)
+async def test_a_model_is_what_shapes_its_vectors(
+    opened: Opened, scope: Scope, note: Note, stored: ModelIdentity, served: ModelIdentity
 ) -> None:
+    store = await opened(model=stored)
+    await store.put(scope, note("a"))
+    await store.memory.close()
+    store = await opened(model=served)
+    await store.put(scope, note("b"))
+    assert await store.ids(scope) == ["b", "a"]
+
+
+async def test_a_table_of_another_scope_is_not_served(opened: Opened, root: Path, scope: Scope, note: Note) -> None:
     store = await opened()
-    await store.put(scope, [row("a")], None, now=now)
-    await store.close()
+    await store.put(scope, note("a"))
+    await store.memory.close()
     tables = root / "tables"
     (tables / f"{table_name(scope)}.lance").rename(tables / f"{table_name(OTHER)}.lance")
     store = await opened()
     with pytest.raises(StorageCorrupt, match="belongs to another scope"):
-        await store.newest(OTHER, None, limit=1, before=None)
+        await store.records.newest(OTHER, None, limit=1)
 
 
-async def test_more_scopes_than_stay_open(opened: Opened, row: MakeRow, now: datetime) -> None:
+async def test_more_scopes_than_stay_open(opened: Opened, note: Note) -> None:
     store = await opened(open_tables=2)
     scopes = [Scope("acme", f"d{n}") for n in range(5)]
     for round_ in range(2):
         for at, scope in enumerate(scopes):
-            await store.put(scope, [row(f"{at}-{round_}")], None, now=now)
+            await store.put(scope, note(f"{at}-{round_}"))
     for at, scope in enumerate(scopes):
-        found = (await store.newest(scope, None, limit=9, before=None)).items
-        assert [item.id for item in found] == [f"{at}-1", f"{at}-0"]
+        assert await store.ids(scope) == [f"{at}-1", f"{at}-0"]
+
+
+# A directory that goes away under a running server
+
+
+def rename(root: Path) -> Callable[[], None]:
+    root.rename(root.with_name("elsewhere"))
+    return lambda: root.with_name("elsewhere").rename(root)
+
+
+def replace_by_another(root: Path) -> Callable[[], None]:
+    back = rename(root)
+    shutil.copytree(root.with_name("elsewhere"), root)
+    shutil.rmtree(root / "tables")
+    (root / "tables").mkdir()
+
+    def restore() -> None:
+        shutil.rmtree(root)
+        back()
+
+    return restore
+
+
+def unmount(root: Path) -> Callable[[], None]:
+    back = rename(root)
+    root.mkdir()
+
+    def mount() -> None:
+        root.rmdir()
+        back()
+
+    return mount
+
+
+def lose_the_tables(root: Path) -> Callable[[], None]:
+    (root / "tables").rename(root / "other")
+    return lambda: (root / "other").rename(root / "tables")
+
+
+@pytest.mark.parametrize("lose", [rename, replace_by_another, unmount, lose_the_tables])
+async def test_a_directory_that_is_gone_is_not_an_empty_one(
+    opened: Opened, root: Path, scope: Scope, note: Note, lose: Callable[[Path], Callable[[], None]]
+) -> None:
+    store = await opened()
+    for each in (scope, OTHER):
+        await store.put(each, note("a", "some words"))
+    await store.records.check()
+    # One scope's table is open, the other's is not, and the third was never written.
+    cold = await opened()
+    assert await cold.ids(scope) == ["a"]
+    bring_back = lose(root)
+    for each in (scope, OTHER, Scope("acme", "never")):
+        for call in (
+            cold.items(each),
+            cold.by_words(each, "words"),
+            cold.records.semantic(each, cold.vector("x"), None, limit=1),
+            cold.records.read(each, ["a"], None),
+            cold.records.count(each, None),
+            cold.records.head(each),
+            cold.records.receipt(each, "k"),
+            cold.put(each, note("b")),
+            cold.delete(each, "a"),
+        ):
+            with pytest.raises(SourceUnavailable, match="data directory") as caught:
+                await call
+            assert str(root) not in caught.value.message
+    with pytest.raises(SourceUnavailable, match="data directory"):
+        await cold.records.check()
+    bring_back()
+    await cold.records.check()
+    assert await cold.ids(scope) == await cold.ids(OTHER) == ["a"]
+    await cold.put(Scope("acme", "never"), note("b"))
+
+
+async def test_a_deleted_directory_is_not_made_anew(opened: Opened, root: Path, scope: Scope, note: Note) -> None:
+    store = await opened()
+    await store.put(scope, note("a"))
+    shutil.rmtree(root)
+    for each in (scope, OTHER):
+        with pytest.raises(SourceUnavailable):
+            await store.put(each, note("b"))
+        with pytest.raises(SourceUnavailable):
+            await store.items(each)
+    assert not root.exists()
+
+
+async def test_an_object_store_is_asked_whether_it_answers(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(root=f"file-object-store://{tmp_path}")
+    await store.records.check()
+
+    async def list_tables(self: Any, **given: Any) -> Any:
+        raise RuntimeError("connection refused by /some/host")
+
+    monkeypatch.setattr(lancedb.AsyncConnection, "list_tables", list_tables)
+    with pytest.raises(SourceUnavailable, match="object store does not answer; the server's log"):
+        await store.records.check()

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recalld_server.application.visibility import active_unless_named, every, readable_by, unexpired
-from recalld_server.ports import ModelIdentity, Row
 
+from recalld.engine import LocalMemory
+from recalld.engine.ports import Embedding, ModelIdentity
+from recalld.engine.visibility import active_unless_named, every, unexpired, visible_to
 from recalld.errors import InvalidFilter
 from recalld.filters import (
     ATTRIBUTES,
@@ -32,9 +33,10 @@ from recalld.filters import (
     matches,
 )
 from recalld.item import MemoryAttributes, MemoryItem, Visibility
-from recalld.scope import Scope
+from recalld.scope import Ctx, Scope
+from recalld.store import WriteBatch
 from recalld.wire import MAX_CONDITIONS, MAX_FILTER_LEVELS, encode_filter
-from recalld_server.adapters.lancedb import LanceConfig, LanceStore, open_store
+from recalld_server.adapters.lancedb import LanceConfig, open_records
 from recalld_server.adapters.lancedb.filters import compile_filter
 
 SCOPE = Scope("acme", "filters")
@@ -164,26 +166,37 @@ def items() -> Iterator[MemoryItem]:
         )
 
 
+class SameEmbedder:
+    """Every text has the same vector."""
+
+    identity = ModelIdentity("tiny", 2, "0" * 64, 16)
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Embedding]:
+        return [Embedding(np.array([1, 0], np.float32), truncated=bool(at % 2)) for at in range(len(texts))]
+
+    async def embed_query(self, text: str) -> Embedding:
+        return Embedding(np.array([1, 0], np.float32))
+
+
 class Stocked:
     """A store with items, behind calls that hypothesis can make: its tests are not coroutines."""
 
     def __init__(self, root: Path) -> None:
         self._loop = asyncio.new_event_loop()
-        config = LanceConfig(
-            name="memory", root=root, model=ModelIdentity("tiny", 2, "0" * 64, 16), durability="commit"
-        )
-        self._store: LanceStore = self.run(open_store(config))
-        rows = [Row(item, np.array([1, 0], np.float32), bool(at % 2)) for at, item in enumerate(items())]
+        config = LanceConfig(name="memory", root=root, model=SameEmbedder.identity, durability="commit")
+        self._store = self.run(open_records(config))
+        self._memory = LocalMemory(self._store, SameEmbedder(), clock=lambda: NOW, limits=None)
+        stock = list(items())
         # In two commits, so that conditions are evaluated over more than one file.
-        for half in (rows[:80], rows[80:]):
-            self.run(self._store.put(SCOPE, half, None, now=NOW))
+        for half in (stock[:80], stock[80:]):
+            self.run(self._memory.commit(WriteBatch(half), ctx=Ctx(SCOPE)))
         self.all = self.matching(None)
 
     def run(self, call: Any) -> Any:
         return self._loop.run_until_complete(call)
 
     def matching(self, where: Filter | None) -> dict[str, MemoryItem]:
-        found = self.run(self._store.newest(SCOPE, where, limit=1000, before=None)).items
+        found = self.run(self._store.newest(SCOPE, where, limit=1000)).items
         return {item.id: item for item in found}
 
     def searched(self, where: Filter) -> tuple[set[str], set[str]]:
@@ -193,7 +206,7 @@ class Stocked:
         return {hit.id for hit in words}, {hit.id for hit in meaning}
 
     def close(self) -> None:
-        self.run(self._store.close())
+        self.run(self._memory.close())
         self._loop.close()
 
 
@@ -315,7 +328,7 @@ def renumbered(where: Filter, numbers: Iterator[int]) -> Filter:
 
 
 def with_the_servers_own(where: Filter) -> Filter:
-    own = every(readable_by("ada"), active_unless_named(where), unexpired(NOW))
+    own = every(visible_to("ada"), active_unless_named(where), unexpired(NOW))
     return All((where, own))
 
 

@@ -1,17 +1,15 @@
-"""Words are found in every script; what they stand for in a query is decided in `analysis`."""
+"""Words are found in every script; what they stand for in a query is decided in `recalld.engine.analysis`."""
 # ruff: noqa: RUF001 - letters that look like others are the point
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
 
+from recalld.item import MemoryItem
 from recalld.scope import Scope
-from recalld_server.adapters.lancedb import LanceStore
-from recalld_server.ports import Row
 
 DOCUMENTS = {
     "chinese": "我昨天在北京大学参加了一个会议",
@@ -86,33 +84,30 @@ QUERIES = {
 
 
 @pytest.fixture
-async def library(opened: Callable[..., Any], row: Callable[..., Row], scope: Scope, now: datetime) -> LanceStore:
+async def library(opened: Callable[..., Any], note: Callable[..., MemoryItem], scope: Scope) -> Any:
     store = await opened()
-    documents = [row(id, content) for id, content in DOCUMENTS.items()]
-    await store.put(scope, documents[:20], None, now=now)
+    documents = [note(id, content) for id, content in DOCUMENTS.items()]
+    await store.put(scope, *documents[:20])
     # A second commit stays outside the index: both sides have to find alike.
-    await store.put(scope, documents[20:], None, now=now)
+    await store.put(scope, *documents[20:])
     return store
 
 
-async def test_a_document_is_found_by_its_words_in_any_script(library: LanceStore, scope: Scope) -> None:
+async def test_a_document_is_found_by_its_words_in_any_script(library: Any, scope: Scope) -> None:
     missed = {}
     for wanted, query in ((wanted, query) for wanted, queries in QUERIES.items() for query in queries):
-        found = [hit.id for hit in (await library.lexical(scope, query, None, limit=3)).candidates]
+        found = await library.by_words(scope, query, limit=3)
         if found[:1] != [wanted]:
             missed[query] = (wanted, found)
     assert missed == {}
 
 
-async def test_a_question_is_not_ranked_by_its_small_words(library: LanceStore, scope: Scope) -> None:
-    found = [
-        hit.id for hit in (await library.lexical(scope, "What is it that was in the export?", None, limit=5)).candidates
-    ]
-    assert found == ["column"]
+async def test_a_question_is_not_ranked_by_its_small_words(library: Any, scope: Scope) -> None:
+    assert await library.by_words(scope, "What is it that was in the export?") == ["column"]
 
 
 @pytest.mark.parametrize(
     "query", ["", " ", "\x00", "?!", "'; drop table x --", "a AND (b OR", '"', "*", "word " * 1600]
 )
-async def test_a_query_has_no_syntax(library: LanceStore, scope: Scope, query: str) -> None:
-    assert len((await library.lexical(scope, query, None, limit=5)).candidates) <= 5
+async def test_a_query_has_no_syntax(library: Any, scope: Scope, query: str) -> None:
+    assert len(await library.by_words(scope, query)) <= 5

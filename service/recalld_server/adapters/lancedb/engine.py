@@ -18,7 +18,7 @@ for _pool in ("LANCE_CPU_THREADS", "LANCE_IO_THREADS"):
     if int(os.environ.get(_pool) or 0) < 2:
         os.environ[_pool] = str(max(2, (os.cpu_count() or 2) - 1))
 # Its warnings (`No existing dataset at <path>`) are not ours to print, and they carry absolute paths.
-os.environ.setdefault("LANCE_LOG", "error")
+os.environ.setdefault("LANCEDB_LOG", "error")
 
 import_on_demand("lance_namespace_urllib3_client")
 

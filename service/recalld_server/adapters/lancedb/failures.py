@@ -23,10 +23,6 @@ class CommitConflict(RecalldError):
     """Another writer committed first; the change has to be worked out anew. Never leaves this package."""
 
 
-class IndexMissing(RecalldError):
-    """The table has no full-text index yet. Never leaves this package."""
-
-
 _CONFLICT = (
     "commit conflict",
     "concurrent writers",
@@ -37,7 +33,6 @@ _CONFLICT = (
     # The condition of a commit whose head has moved; nothing else that we send divides.
     "divide by zero",
 )
-_INDEX_MISSING = ("inverted index", "no full-text", "fts index")
 _UNREADABLE = (
     "invalid range", "corrupt", "magic number", "not found", "no such file", "file size", "unexpected end",
     "decode error", "failed to fill", "eof", "out of bounds", "too small", "invalid file", "error decoding", "protobuf",
@@ -67,8 +62,6 @@ def _translate(error: Exception, doing: str, layout: Layout, table: str) -> Reca
     text = str(error).lower()
     if any(mark in text for mark in _CONFLICT):
         return CommitConflict(f"could not {doing}: another writer was first")
-    if any(mark in text for mark in _INDEX_MISSING):
-        return IndexMissing(f"could not {doing}: there is no full-text index")
     log.error("could not %s of table %s: %s: %s", doing, table, type(error).__name__, error)
     if any(mark in text for mark in _FULL):
         return disk_full(layout, doing)

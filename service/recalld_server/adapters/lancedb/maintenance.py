@@ -12,7 +12,6 @@ from recalld_server.adapters.lancedb import sql
 from recalld_server.adapters.lancedb.config import LanceConfig, MaintenancePolicy
 from recalld_server.adapters.lancedb.engine import lancedb
 from recalld_server.adapters.lancedb.expiry import erase_expired, find_next_expiry
-from recalld_server.adapters.lancedb.failures import IndexMissing
 from recalld_server.adapters.lancedb.layout import Layout
 from recalld_server.adapters.lancedb.leftovers import count_versions
 from recalld_server.adapters.lancedb.tables import FULL_TEXT, OpenTable
@@ -122,7 +121,7 @@ class Maintenance:
                     # The first pass may have only indexed what the second one compacts.
                     if passes and not told.compaction.fragments_removed:
                         break
-        except (InternalFailure, StorageCorrupt, IndexMissing) as error:
+        except (InternalFailure, StorageCorrupt) as error:
             # Merging into a damaged full-text index is what fails for good; made anew, it is whole. A storage that
             # does not answer, or another writer, would get in the way of that as well.
             log.warning("compaction of table %s failed; its full-text index is made anew: %s", table.name, error)

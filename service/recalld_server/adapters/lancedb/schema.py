@@ -19,9 +19,6 @@ _NOT_COLUMNS = ("origin", "revision")
 #: The column of each attribute has its name.
 ATTRIBUTE_COLUMNS: Mapping[str, Kind] = {name: kind for name, kind in ATTRIBUTES.items() if name not in _NOT_COLUMNS}
 
-#: How the metadata of a table begin that say which model made its vectors.
-_MODEL = "recalld.model."
-
 _TIME = pa.timestamp("us", tz="UTC")
 _TYPES = {
     Kind.STRING: pa.string(),

@@ -19,7 +19,7 @@ _PROBES = 20
 
 
 async def lexical(table: OpenTable, text: str, condition: str, limit: int) -> Lexical:
-    """The best by BM25. Raises IndexMissing on a table that a crash left without its index."""
+    """The best by BM25. A table without its index is searched too, by words as LanceDB splits them unasked."""
     query = LexicalQuery.of(text)
     if not query.words or limit <= 0:  # the engine panics on a limit of 0
         return Lexical()

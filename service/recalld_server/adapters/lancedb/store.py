@@ -18,19 +18,15 @@ from recalld_server.adapters.lancedb import search
 from recalld_server.adapters.lancedb.access import TableAccess
 from recalld_server.adapters.lancedb.conditions import Conditions
 from recalld_server.adapters.lancedb.config import LanceConfig
-from recalld_server.adapters.lancedb.failures import IndexMissing
 from recalld_server.adapters.lancedb.filters import LIVE
 from recalld_server.adapters.lancedb.layout import Layout, open_layout, table_name
 from recalld_server.adapters.lancedb.locks import TableLocks
+from recalld_server.adapters.lancedb.offload import convert
 from recalld_server.adapters.lancedb.records import item_key, receipt_key, to_items, to_receipts
 from recalld_server.adapters.lancedb.schema import ITEM_COLUMNS, STATE_COLUMNS
 from recalld_server.adapters.lancedb.tables import OpenTable, Tables
 from recalld_server.adapters.lancedb.turn import LanceTurn
 from recalld_server.adapters.lancedb.upkeep import Upkeep
-
-#: From how many rows on conversions leave the event loop.
-_LARGE = 64
-
 
 #: The fields of a memory's life, a memory that is active and never expires, and every other.
 _LIFE = (Field("status"), Field("expire_time"))
@@ -87,14 +83,11 @@ class LanceRecords:
         table = await self._find(scope)
         if table is None:
             return Lexical()
-        condition = await self._leg_condition(table, where)
-        try:
-            return await search.lexical(table, text, condition, limit)
-        except IndexMissing:
+        if not table.indexed and await table.lacks_index():
             # A crash between the first rows and the index; who holds the table completes it.
             async with self._access(table.name).held():
                 await table.ensure_indexed()
-            return await search.lexical(table, text, condition, limit)
+        return await search.lexical(table, text, await self._leg_condition(table, where), limit)
 
     async def semantic(self, scope: Scope, vector: Vector, where: Filter | None, *, limit: int) -> Sequence[Scored]:
         table = await self._find(scope)
@@ -205,9 +198,7 @@ class LanceRecords:
                 del self._accesses[name]
 
     async def _items(self, rows: Any, where: Filter | None = None) -> Sequence[MemoryItem]:
-        if rows.num_rows > _LARGE:
-            return await asyncio.to_thread(self._matching, rows, where)
-        return self._matching(rows, where)
+        return await convert(rows, lambda rows: self._matching(rows, where), where=where)
 
     def _matching(self, rows: Any, where: Filter | None) -> Sequence[MemoryItem]:
         items = to_items(rows, self._config.name)

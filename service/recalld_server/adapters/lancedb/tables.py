@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ log = logging.getLogger("recalld.lancedb")
 
 #: How many names of tables that were opened are remembered.
 _SEEN = 4096
+
+#: How often the full-text index is tried to be made, and the first pause in seconds; each next one is twice as long.
+_INDEX_ATTEMPTS = 6
+_FIRST_PAUSE = 0.01
 
 #: The full-text index: what the words of a query are to LanceDB. See `analysis` for what happens before it.
 FULL_TEXT = lancedb.index.FTS(
@@ -136,14 +141,28 @@ class OpenTable:
             self._none_match[condition] = version, none
         return none
 
+    async def lacks_index(self) -> bool:
+        """Whether a table that was written to has no full-text index."""
+        if (await self.head()).head == Head():
+            return False  # its index comes with its first rows
+        with self.translated("look at the table"):
+            self.indexed = any("words" in index.columns for index in await self.lance.list_indices())
+        return not self.indexed
+
     async def ensure_indexed(self) -> None:
-        """Makes the full-text index when a crash between the first rows and the index left it out."""
-        if self.indexed:
-            return
-        with self.translated("make the full-text index"):
-            if not any("words" in index.columns for index in await self.lance.list_indices()):
-                await self.lance.create_index("words", config=FULL_TEXT)
-        self.indexed = True
+        """Makes the full-text index of a table that was written to, where a crash left it out too. Where nothing can be
+        locked, other servers' commits may get in its way; who comes next tries again."""
+        pause = _FIRST_PAUSE
+        for _ in range(_INDEX_ATTEMPTS):
+            if self.indexed or not await self.lacks_index():
+                return
+            try:
+                with self.translated("make the full-text index"):
+                    await self.lance.create_index("words", config=FULL_TEXT)
+                self.indexed = True
+            except CommitConflict:
+                await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads servers, keeps no secret
+                pause *= 2
 
 
 def _highest(column: Any) -> int:

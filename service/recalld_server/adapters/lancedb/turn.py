@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from recalld.engine.ports import HeadMoved
 from recalld.engine.records import Commit, Head, Receipt, Record, Snapshot
@@ -12,13 +11,11 @@ from recalld.filters import Filter
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb.access import TableAccess
 from recalld_server.adapters.lancedb.conditions import Conditions
+from recalld_server.adapters.lancedb.offload import convert
 from recalld_server.adapters.lancedb.records import item_key, receipt_key, to_batch, to_receipts, to_records
 from recalld_server.adapters.lancedb.schema import ROW_COLUMNS, STATE_COLUMNS
 from recalld_server.adapters.lancedb.tables import OpenTable, Tables
 from recalld_server.adapters.lancedb.upkeep import Upkeep
-
-#: From how many rows on conversions leave the event loop.
-_LARGE = 32
 
 
 class LanceTurn:
@@ -44,14 +41,14 @@ class LanceTurn:
         head = (await table.head()).head
         states = {item_key(id): id for id in ids}
         keys = {receipt_key(key): key for key in receipts}
-        records: list[Record] = []
-        found: list[Receipt] = []
+        records: Sequence[Record] = ()
+        found: Sequence[Receipt] = ()
         if states or keys:
             rows = await table.rows([*states, *keys], STATE_COLUMNS)
-            records = await _converted(rows)
-            found = to_receipts(rows, keys) if keys else []
+            records, found = await convert(rows, lambda rows: (to_records(rows), to_receipts(rows, keys)))
         if whole:
-            records += await _converted(await table.rows(list(dict.fromkeys(map(item_key, whole))), ROW_COLUMNS))
+            rows = await table.rows(list(dict.fromkeys(map(item_key, whole))), ROW_COLUMNS)
+            records = [*records, *await convert(rows, to_records)]
         return Snapshot(head, {record.id: record for record in records}, {each.key: each for each in found})
 
     async def matching(self, where: Filter, *, limit: int) -> Sequence[Record]:
@@ -61,35 +58,23 @@ class LanceTurn:
         condition = await self._conditions.compile(where)
         with table.translated("select items"):
             rows = await table.lance.query().where(condition).select(list(STATE_COLUMNS)).limit(limit).to_arrow()
-        return await _converted(rows)
+        return await convert(rows, to_records)
 
     async def commit(self, commit: Commit) -> None:
-        batch = await self._batch(commit)
+        # The words and filter columns of one long text may take milliseconds.
+        batch = await asyncio.to_thread(to_batch, commit, self._tables.schema(self._scope))
         table = await self._find()
         if table is None:
             if commit.base != Head():
                 raise HeadMoved("the scope is not there any more")
             table = await self._tables.make(self._scope)
         await table.commit(batch, commit)
+        self._upkeep.note_commit(self._access, commit)
         await table.ensure_indexed()
         await self._access.make_durable(table)
-        self._upkeep.note_commit(self._access, commit)
 
     async def _find(self) -> OpenTable | None:
         table = await self._tables.find(self._scope)
-        if table is not None and (await table.head()).head != Head():
+        if table is not None:
             await table.ensure_indexed()
         return table
-
-    async def _batch(self, commit: Commit) -> Any:
-        schema = self._tables.schema(self._scope)
-        size = sum(len(each.body.content) for each in commit.records.values() if each.body is not None)
-        if len(commit.records) > _LARGE or size > _LARGE * 256:
-            return await asyncio.to_thread(to_batch, commit, schema)
-        return to_batch(commit, schema)
-
-
-async def _converted(rows: Any) -> list[Record]:
-    if rows.num_rows > _LARGE or "content" in rows.column_names:
-        return await asyncio.to_thread(to_records, rows)
-    return to_records(rows)

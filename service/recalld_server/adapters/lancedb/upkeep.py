@@ -96,12 +96,13 @@ class Upkeep:
         while not self._closing:
             loop = asyncio.get_running_loop()
             self._changed.clear()
-            name, delay = self._next()
-            if name is None or delay > 0:
+            access, delay = self._next()
+            if access is None or delay > 0:
                 await self._wait(delay)
                 continue
+            del self._untidy[access.name]
             began = loop.time()
-            await self._tend(self._untidy.pop(name))
+            await self._tend(access)
             await self._wait(min(loop.time() - began, _LONGEST_REST), interrupted=False)
 
     async def _look_around(self) -> None:
@@ -113,8 +114,8 @@ class Upkeep:
         for leftover in await asyncio.to_thread(find_leftovers, self._layout):
             self._note(leftover.name, self._config.maintenance.settled if leftover.untidy else _FIRST_ROUND)
 
-    def _next(self) -> tuple[str | None, float]:
-        """Which table is to be tidied next, and in how many seconds; None for one that is still in the agenda."""
+    def _next(self) -> tuple[TableAccess | None, float]:
+        """The table whose time is nearest of those at hand, and in how many seconds there is something to do."""
         now = asyncio.get_running_loop().time()
         while len(self._untidy) < _AT_HAND and (name := self._agenda.take(now)) is not None:
             access = self._access(name)
@@ -126,11 +127,11 @@ class Upkeep:
             if (patience := access.backlog.patience) is not None
         }
         self._untidy = {name: self._untidy[name] for name in waits}
-        if waits:
-            first = min(waits, key=lambda name: waits[name])
-            return first, waits[first]
-        earliest = self._agenda.earliest
-        return None, float("inf") if earliest is None else max(earliest - now, 0.0)
+        first = min(waits, key=lambda name: waits[name], default=None)
+        delay = float("inf") if first is None else waits[first]
+        if (noted := self._agenda.earliest) is not None and len(self._untidy) < _AT_HAND:
+            delay = min(delay, max(noted - now, 0.0))
+        return (self._untidy[first] if first is not None else None), delay
 
     async def _wait(self, seconds: float, *, interrupted: bool = True) -> None:
         """Waits, shorter when something changes."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recalld_server.adapters.lancedb.coverage import LexicalQuery, coverage
+from recalld.engine.coverage import LexicalQuery, coverage
 
 
 def idf(rows: int, matching: int) -> float:

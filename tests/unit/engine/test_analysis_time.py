@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from recalld_server.adapters.lancedb.analysis import index_text, query_text
+from recalld.engine.analysis import index_text, query_text
 
 #: Seconds; a content of 64 KiB takes hundredths of one, and took minutes where a pattern went back over what it read.
 ENOUGH = 5.0
