@@ -11,7 +11,9 @@ COPY service service
 RUN /opt/recalld/bin/pip install --no-cache-dir --no-build-isolation --no-deps .
 
 FROM python:3.11-slim
-RUN useradd --system --uid 10001 --home-dir /data recalld && install -d -o recalld -g recalld /data
+# The home is not the volume: what a library keeps in the home of its user must not lie among the data.
+RUN useradd --system --uid 10001 --home-dir /home/recalld --create-home recalld \
+    && install -d -o recalld -g recalld /data
 COPY --from=build /opt/recalld /opt/recalld
 ENV PATH=/opt/recalld/bin:$PATH \
     RECALLD_DATA=/data \

@@ -46,8 +46,9 @@ from recalld.store import (
 )
 
 if TYPE_CHECKING:
+    from recalld.client import MemoryClient, TLSConfig
     from recalld.engine import LocalMemory
-    from recalld.sources.remote import RemoteMemory, TLSConfig
+    from recalld.sources.remote import RemoteMemory
 
 __all__ = [
     "UNSET",
@@ -69,6 +70,7 @@ __all__ = [
     "JournalMemory",
     "LocalMemory",
     "MemoryAttributes",
+    "MemoryClient",
     "MemoryItem",
     "MemorySource",
     "MemoryStatus",
@@ -114,8 +116,9 @@ __all__ = [
 #: What is loaded when it is first touched: gRPC alone takes as long to import as all else together is allowed to.
 _ON_DEMAND = {
     "LocalMemory": "recalld.engine",
+    "MemoryClient": "recalld.client",
     "RemoteMemory": "recalld.sources.remote",
-    "TLSConfig": "recalld.sources.remote",
+    "TLSConfig": "recalld.client",
 }
 
 

@@ -99,9 +99,11 @@ class Checks:
         elif not least <= value <= most:
             self.fail(path, f"is {value}, not in {least} to {most}")
 
-    def weight(self, value: float, path: str) -> None:
+    def weight(self, value: Any, path: str) -> None:
         """A weight of a ranking."""
-        if not (math.isfinite(value) and 0 <= value <= self.limits.max_weight):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.fail(path, f"must be a number, not {name_type(value)}")
+        elif not (math.isfinite(value) and 0 <= value <= self.limits.max_weight):
             self.fail(path, f"is {value}, not in 0 to {self.limits.max_weight:g}")
 
     def fusion(self, fusion: RankFusion) -> None:
@@ -137,14 +139,11 @@ class Checks:
             self.text(value, f"{path}[{index}]", self.limits.max_id_bytes)
 
     def where(self, where: Where, path: str = "where") -> None:
-        """A condition."""
+        """A condition. Raises WrongType for what is none at all."""
         try:
             condition = parse_where(where)
         except InvalidFilter as error:
             self.filters.update(error.violations or {path: error.message})
-            return
-        except InvalidField as error:  # no dict at all
-            self.fields.update(error.violations or {path: error.message})
             return
         if condition is not None:
             check_filter(condition, path, self.filters)

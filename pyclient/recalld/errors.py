@@ -25,6 +25,7 @@ RecalldError
 │   ├── Overloaded
 │   └── SourceUnavailable (ConnectionError)
 ├── DeadlineExceeded (TimeoutError)
+├── StorageFull                          the disk of the store has no room
 ├── StorageCorrupt
 ├── InternalFailure
 ├── CompositeWriteError (RuntimeError)   some sources of a composite failed; carries the split
@@ -90,7 +91,7 @@ class WrongType(InvalidField, TypeError):
 
 class PathRefused(InvalidField, PermissionError):
     """A path leads out of its root (`..`, a link), cannot be a name (a NUL), is a folder where a file is meant,
-    or is of a file that is too large."""
+    or is of a file that is too large or no text."""
 
 
 class InvalidFilter(InvalidRequest):
@@ -251,6 +252,16 @@ class DeadlineExceeded(RecalldError, TimeoutError):
     retryable: ClassVar[bool] = True
 
 
+class StorageFull(RecalldError):
+    """The disk of the store has no room; nothing of the call is stored. Details: `resource`, which is `disk`."""
+
+    reason: ClassVar[str] = "STORAGE_FULL"
+    code: ClassVar[str] = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str = "", *, details: Mapping[str, str] | None = None) -> None:
+        super().__init__(message, details={"resource": "disk", **(details or {})})
+
+
 class StorageCorrupt(RecalldError):
     """Stored data does not read back."""
 
@@ -336,6 +347,7 @@ BY_REASON: Mapping[str, type[RecalldError]] = {
         SourceUnavailable,
         DeadlineExceeded,
         StorageCorrupt,
+        StorageFull,
         Unauthenticated,
         PermissionDenied,
         InternalFailure,

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from recalld.errors import InvalidField, MissingExtra
 from recalld.item import MemoryItem
+from recalld.onnx_runtime import load_onnxruntime
 
 _MODEL_FILES = ("model.onnx", "onnx/model.onnx")
 
@@ -82,13 +83,17 @@ class _CrossEncoder:
     """The loaded model. Types of onnxruntime, tokenizers and numpy end here."""
 
     def __init__(self, model: Path, tokenizer: Path, max_length: int, threads: int | None) -> None:
-        self._np = _module("numpy")
-        self._tokenizer = _module("tokenizers").Tokenizer.from_file(str(tokenizer))
+        try:
+            numpy, tokenizers = importlib.import_module("numpy"), importlib.import_module("tokenizers")
+            ort = load_onnxruntime()
+        except ImportError as error:
+            raise MissingExtra(f"CrossEncoderReranker needs {error.name}: install recalld[rerank]") from error
+        self._np: Any = numpy
+        self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(tokenizer))
         self._tokenizer.enable_truncation(max_length)
         # A published tokenizer.json may pad to a fixed length; keep its token and side, pad to the longest of a run.
         padding = self._tokenizer.padding or self._default_padding()
         self._tokenizer.enable_padding(**{**padding, "length": None})
-        ort = _module("onnxruntime")
         options = ort.SessionOptions()
         # Inputs of many shapes make the arena grow for good, and spinning threads take time from all other work.
         options.enable_cpu_mem_arena = False
@@ -141,13 +146,6 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidField(f"{str(path)!r} is not JSON: {error}") from error
     return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra(f"CrossEncoderReranker needs {name}: install recalld[rerank]") from error
 
 
 def _sigmoid(logit: float) -> float:

@@ -33,6 +33,9 @@ from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.settings import load_settings
 from recalld_server.wiring import embedder_config, limits_of, open_memory
 
+#: What settings are called where they are arguments.
+_ARGUMENTS = {"data": "path", "model": "model"}
+
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
@@ -58,7 +61,7 @@ class EmbeddedMemory(StoreBase):
 
     def __init__(self, path: str | Path, *, name: str = "memory", model: Path | None = None) -> None:
         self.name = name
-        self._settings = load_settings({"data": str(path), "model": model}, None)
+        self._settings = load_settings({"data": str(path), "model": model}, None, spelled=_ARGUMENTS.__getitem__)
         self._model: TextModel | None = None
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Opened]] = WeakKeyDictionary()
 

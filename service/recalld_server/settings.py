@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from pydantic_settings import SettingsError as UnreadableSetting
 
 from recalld.errors import RecalldError
 from recalld.limits import SMALLEST_MESSAGE_BYTES, Limits
+from recalld_server.setting_problems import about, tell_problems
 
 ENV_PREFIX = "RECALLD_"
 
@@ -35,8 +36,17 @@ class _Source(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    name: str
     read_only: Literal["refuse", "ignore"] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
+            raise ValueError(
+                f"must be 1 to 64 ASCII letters, digits, `_`, `.` and `-`, the first a letter or digit, not {name!r}"
+            )
+        return name
 
 
 class LanceSource(_Source):
@@ -149,6 +159,15 @@ class Settings(BaseSettings):
     )
     max_concurrent_queries: int = Field(default=64, ge=1, le=10_000, description="queries at work at once")
     max_concurrent_writes: int = Field(default=64, ge=1, le=10_000, description="writes at work at once")
+    max_waiting_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1024 * 1024,
+        le=2**40,
+        description="bytes of messages that wait for their turn, of all calls and streams together",
+    )
+    stall_seconds: float = Field(
+        default=30.0, gt=0, le=3600, description="seconds that a client may read nothing of a streamed answer"
+    )
     demo_data: bool = Field(default=False, description="writes the sample memories into the scope demo/demo at start")
     sources: list[SourceSettings] = Field(
         default_factory=list[SourceSettings],
@@ -157,12 +176,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key go together")
+        for one, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+            if getattr(self, one) is not None and getattr(self, other) is None:
+                raise about(one, f"needs {other} as well")
         names = [source.name for source in self.sources]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"sources: two are named {name!r}")
+                raise about("sources", f"two are named {name!r}")
         return self
 
     @field_validator("listen")
@@ -193,21 +213,45 @@ class Settings(BaseSettings):
         return init_settings, env_settings
 
 
-def load_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
-    """The settings of one server. Raises SettingsError, one line that names the setting."""
+def flag_of(name: str) -> str:
+    """The flag of a setting on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def load_settings(
+    given: Mapping[str, Any], config: Path | None, *, spelled: Callable[[str], str] = flag_of
+) -> Settings:
+    """The settings of one server. Raises SettingsError, one line that names each setting at fault as it was written.
+
+    given: what comes before the environment and the file; `spelled` gives the names that they were given by.
+    """
     table = _read_toml(config) if config is not None else {}
     unknown = sorted(table.keys() - Settings.model_fields.keys())
     if unknown:
-        raise SettingsError(f"{config}: unknown setting {', '.join(map(repr, unknown))}")
+        raise SettingsError("; ".join(f"{config}: {name} is not a setting" for name in unknown))
     # A value of the file stands only where neither a flag nor the environment has one.
-    from_env = {name for name in Settings.model_fields if os.environ.get(ENV_PREFIX + name.upper())}
-    values = {name: value for name, value in table.items() if name not in from_env} | dict(flags)
+    variables = _variables()
+    values = {name: value for name, value in table.items() if name not in variables} | dict(given)
+
+    def spell(name: str) -> str:
+        if name in given:
+            return spelled(name)
+        if name in variables:
+            return variables[name]
+        return f"{config}: {name}" if name in table else name
+
     try:
         return Settings(**values)
     except ValidationError as error:
-        raise SettingsError(_problems(error)) from None
+        raise SettingsError(tell_problems(error, spell)) from None
     except UnreadableSetting:
-        raise SettingsError(f"sources: {ENV_PREFIX}SOURCES is not JSON; use [[sources]] tables of the file") from None
+        raise SettingsError(f"{spell('sources')}: is not JSON; use [[sources]] tables of the file") from None
+
+
+def _variables() -> Mapping[str, str]:
+    """The environment variable of each setting that has one, spelled as it is there."""
+    settings = {ENV_PREFIX + name.upper(): name for name in Settings.model_fields}
+    return {settings[each.upper()]: each for each, value in os.environ.items() if value and each.upper() in settings}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -223,15 +267,3 @@ def unknown_variables() -> Sequence[str]:
     """The `RECALLD_*` variables that are no setting: most likely a slip of the keyboard."""
     known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {ENV_PREFIX + "CONFIG"}
     return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
-
-
-def _problems(error: ValidationError) -> str:
-    """Every problem, on one line."""
-    return "; ".join(_problem(each["loc"], each["msg"]) for each in error.errors())
-
-
-def _problem(place: Sequence[str | int], message: str) -> str:
-    # The kind of a source stands in the place as well: sources[0].files.path.
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-    message = message.removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message

@@ -40,6 +40,9 @@ from recalld_server.transport.server import TransportConfig, serve
 
 _LOG = logging.getLogger(__name__)
 
+#: A search shares its answer with other sources, which should not wait long for one that is down.
+_SEARCH_ATTEMPTS = 4
+
 #: The source that is there without being asked for.
 _DEFAULT_SOURCE = LanceSettings(name="memory", type="lancedb")
 
@@ -159,6 +162,7 @@ async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedd
                 tls=TLSConfig(ca=source.tls_ca) if source.tls_ca else None,
                 sources=source.sources,
                 timeout=source.timeout,
+                search_attempts=_SEARCH_ATTEMPTS,
             )
 
 
@@ -214,6 +218,8 @@ def _transport(settings: Settings) -> TransportConfig:
         limits=limits_of(settings),
         max_concurrent_queries=settings.max_concurrent_queries,
         max_concurrent_writes=settings.max_concurrent_writes,
+        max_waiting_bytes=settings.max_waiting_bytes,
+        stall_seconds=settings.stall_seconds,
         tls_cert=settings.tls_cert,
         tls_key=settings.tls_key,
     )

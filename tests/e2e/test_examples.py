@@ -21,6 +21,7 @@ PRINTS = {
     "records.py": [
         "got 'Maya lives in Bergen.'",
         "missing ['boat']",
+        "refused: item 'home' has revision",
         "updated to 'Maya lives in Oslo.'",
         "listed ['bike', 'home']",
         "deleted 2",

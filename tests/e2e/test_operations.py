@@ -58,16 +58,53 @@ def test_health_answers_for_the_server_and_each_service(client):
         assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == 1
 
 
+def ask_health(target: str, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "recalld_server", "health", "--target", target, *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "grpc_proxy", "all_proxy"])
+def test_a_server_on_this_machine_is_asked_without_a_proxy(shared, variable):
+    asked = ask_health(shared.target, **{variable: "http://127.0.0.1:9"})
+    assert (asked.returncode, asked.stdout, asked.stderr) == (0, f"{shared.target} serves\n", "")
+
+
+def test_a_health_check_that_fails_says_what_was_tried_and_why(shared, tmp_path):
+    said = {
+        asked.stderr
+        for asked in (
+            ask_health("127.0.0.1:1"),
+            ask_health("recalld.invalid:50051"),
+            ask_health("recalld.invalid:50051", http_proxy="http://127.0.0.1:1"),
+            ask_health(shared.target, "--tls-ca", str(tmp_path / "none.pem")),
+            ask_health(shared.target, "--timeout", "0"),
+        )
+        if asked.returncode == 1
+    }
+    start = "recalld: error: "
+    assert said == {
+        f"{start}cannot reach 127.0.0.1:1 in the clear: nothing listens there, the connection is refused\n",
+        f"{start}cannot reach recalld.invalid:50051 in the clear: the name 'recalld.invalid' is not known\n",
+        f"{start}cannot reach recalld.invalid:50051 in the clear, through the proxy http://127.0.0.1:1 of http_proxy: "
+        "the proxy is not there, the connection is refused\n",
+        f"{start}cannot read {tmp_path / 'none.pem'}: No such file or directory\n",
+        f"{start}cannot reach {shared.target} in the clear: no answer within 0 seconds\n",
+    }
+
+
 @pytest.mark.parametrize(
     ("flags", "environment", "named"),
     [
-        (["--listen", "nowhere"], {}, "listen"),
-        (["--grace", "soon"], {}, "grace"),
-        (["--grace", "-1", "--open-tables", "-3"], {}, "open_tables"),
-        ([], {"RECALLD_CACHE_MIB": "much"}, "cache_mib"),
-        ([], {"RECALLD_SOURCES": "notes"}, "sources"),
-        (["--model", "/does/not/exist"], {}, "model"),
-        (["--tls-cert", __file__], {}, "tls_key"),
+        (["--listen", "nowhere"], {}, "--listen: "),
+        (["--grace", "-1", "--open-tables", "-3"], {}, "--open-tables: "),
+        ([], {"RECALLD_CACHE_MIB": "much"}, "RECALLD_CACHE_MIB: "),
+        (["--tls-cert", __file__], {}, "--tls-cert: "),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(flags, environment, named, tmp_path):

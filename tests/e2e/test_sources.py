@@ -48,6 +48,24 @@ def test_files_are_read_and_their_writes_refused(start, dial, tmp_path):
     assert [hit.item.content for hit in hits] == ["Book trains a week ahead; ferries are refunded."]
 
 
+@pytest.mark.parametrize("asked", [[], ["handbook"]], ids=["among others", "alone"])
+def test_files_whose_directory_has_vanished_are_told_to_both_sides(start, dial, tmp_path, asked):
+    (tmp_path / "handbook").mkdir()
+    server = start(config=f'[[sources]]\ntype = "files"\nname = "handbook"\npath = "{tmp_path}/handbook"\n')
+    (tmp_path / "handbook").rmdir()
+    sentence = "source 'handbook': the directory of its files is not there"
+    if asked:
+        with pytest.raises(grpc.RpcError) as caught:
+            dial(server).query("ferries", sources=asked)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert caught.value.details() == sentence
+    else:
+        _, summary = dial(server).query("ferries")
+        assert [each.message for each in summary.degradations] == [sentence]
+    server.stop()
+    assert f"{tmp_path}/handbook" in server.logged()
+
+
 @pytest.mark.parametrize(("policy", "bucket"), [("refuse", "failed"), ("ignore", "refused")])
 def test_read_only_by_policy(start, dial, policy, bucket):
     client = dial(start(config=f'[[sources]]\ntype = "lancedb"\nname = "registry"\nread_only = "{policy}"\n'))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
-from recalld.client.batches import WriteBatch, Written, check_sizes, merge, placed, progress, split
-from recalld.client.connection import Connection, Opened, Patience, TryAgain
+from recalld.client.batches import WritePart, merge, place, progress
+from recalld.client.caller import Caller, Metadata
+from recalld.client.connection import Connection, Opened
+from recalld.client.patience import Patience, TryAgain
 from recalld.errors import DeadlineExceeded, RecalldError, Retryable, SourceUnavailable, StreamProtocol
-from recalld.v1 import item_pb2, memory_service_pb2
-from recalld.wire import MAX_KEY_BYTES, decode_write_error
+from recalld.store import WriteOutcome
+from recalld.v1 import memory_service_pb2
+from recalld.wire import decode_write_error
+from recalld.wire.answers import decode_outcome
 
 T = TypeVar("T")
 
@@ -23,107 +27,74 @@ _SEND_FAILED = "Internal error from Core"
 _STATUS_WAIT = 1.0
 
 
-async def write_items(
-    connection: Connection,
-    items: Sequence[item_pb2.MemoryItem],
-    *,
-    source: str,
-    scope: item_pb2.Scope,
-    sources: Sequence[str],
-    timeout: float,
-    key: Callable[[int], str],
-) -> Written:
-    """Writes the items in as many batches as the server's limits ask for; gives what became of them.
-
-    key: the idempotency key of the batch with that number, from 0. timeout, errors: as in `BatchWriter`; InvalidField,
-    before anything is sent, for what the server would refuse. When every source turned the write away, the connection
-    knows afterwards whether the server takes writes at all.
-    """
-    facts = await connection.facts(Patience(timeout), source)
-    overhead = memory_service_pb2.WriteRequest(
-        scope=scope, sequence=len(items), idempotency_key="k" * MAX_KEY_BYTES, sources=sources
-    ).ByteSize()
-    check_sizes(items, facts, overhead=overhead)
-    batches = [
-        WriteBatch(start, run, key(number))
-        for number, (start, run) in enumerate(split(items, facts, overhead=overhead))
-    ]
-    writer = BatchWriter(
-        connection, source=source, scope=scope, sources=sources, timeout=timeout, window=facts.max_unacked_batches
-    )
-    written = await writer.write(batches)
-    if not written.accepted and not written.failed:
-        await connection.facts(Patience(timeout), source, again=True)
-    return written
-
-
 class BatchWriter:
     """Writes batches over one stream at a time and keeps what was acknowledged when the connection is lost.
 
-    timeout: seconds without any progress; each batch that is decided starts it anew.
+    The caller's timeout is of seconds without any progress; each batch that is decided starts it anew. The deadline is
+    that of the whole write. window: the most batches sent and not acknowledged.
     """
 
     def __init__(
         self,
         connection: Connection,
+        caller: Caller,
         *,
-        source: str,
-        scope: item_pb2.Scope,
         sources: Sequence[str],
-        timeout: float,
         window: int,
     ) -> None:
         self._connection = connection
-        self._source = source
-        self._scope = scope
+        self._caller = caller
         self._sources = sources
-        self._timeout = timeout
         self._window = max(1, window)
 
-    async def write(self, batches: Sequence[WriteBatch]) -> Written:
+    async def write(self, batches: Sequence[WritePart], patience: Patience) -> WriteOutcome:
         """Sends every batch and waits until each is decided.
 
         After a lost connection, or where a batch was turned away for now, only undecided batches are sent again, with
         the same keys. The first batch that is refused for good stops the write: its error is raised, with a note of
-        what is stored. Raises DeadlineExceeded when nothing moves for `timeout`.
+        what is stored. Raises DeadlineExceeded when nothing moves for the timeout, or the deadline comes.
         """
-        outcomes: dict[int, memory_service_pb2.WriteOutcome] = {}
-        patience = Patience(self._timeout)
+        outcomes: dict[int, WriteOutcome] = {}
 
         async def attempt(opened: Opened, left: float) -> None:
             pending = [index for index in range(len(batches)) if index not in outcomes]
             stream = _Stream(self, opened, batches, pending, outcomes, patience)
             try:
                 async with asyncio.timeout(left) as limit:
-                    await stream.run(limit, self._timeout)
+                    await stream.run(limit)
             except RecalldError:
                 raise  # a batch's own answer, which may be a DeadlineExceeded and so a TimeoutError
             except TimeoutError:
                 raise DeadlineExceeded(
-                    f"{self._source}: no answer to a write within {self._timeout:g} s", details={"stage": "write"}
+                    f"{self.source}: no answer to a write in time", details={"stage": "write"}
                 ) from None
 
         try:
-            await self._connection.call(attempt, patience, self._source)
+            await self._connection.call(attempt, patience, largest="items")
         except RecalldError as error:
             if len(batches) > 1:
                 error.add_note(progress(batches, outcomes))
             raise
         return merge(batches, outcomes)
 
-    def request(self, batch: WriteBatch, sequence: int) -> memory_service_pb2.WriteRequest:
+    def request(self, batch: WritePart, sequence: int) -> memory_service_pb2.WriteRequest:
         """The batch as the message of its place in a stream."""
         return memory_service_pb2.WriteRequest(
-            scope=self._scope,
+            scope=self._caller.scope,
             sequence=sequence,
             items=batch.items,
             idempotency_key=batch.key,
             sources=self._sources,
+            on_behalf_of_user_id=self._caller.user,
         )
 
     @property
     def source(self) -> str:
-        return self._source
+        return self._connection.label
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._caller.metadata
 
     @property
     def window(self) -> int:
@@ -137,13 +108,13 @@ class _Stream:
         self,
         writer: BatchWriter,
         opened: Opened,
-        batches: Sequence[WriteBatch],
+        batches: Sequence[WritePart],
         pending: Sequence[int],
-        outcomes: dict[int, memory_service_pb2.WriteOutcome],
+        outcomes: dict[int, WriteOutcome],
         patience: Patience,
     ) -> None:
         self._writer = writer
-        self._call = opened.memory.Write(metadata=opened.metadata)
+        self._call = opened.memory.Write(metadata=writer.metadata, timeout=patience.left_for_all)
         self._batches = batches
         self._pending = pending
         self._outcomes = outcomes
@@ -156,14 +127,14 @@ class _Stream:
         self._ended = asyncio.Event()
         self._call.add_done_callback(self._keep_status)
 
-    async def run(self, limit: asyncio.Timeout, timeout: float) -> None:
+    async def run(self, limit: asyncio.Timeout) -> None:
         """Returns when every batch is decided; raises the first refusal, or TryAgain when some were turned away."""
         try:
             await self._send()
             async for response in self._call:
                 if self._take(response):
                     self._patience.renew()
-                    limit.reschedule(asyncio.get_running_loop().time() + timeout)
+                    limit.reschedule(asyncio.get_running_loop().time() + self._patience.left)
                 await self._send()
         except grpc.aio.AioRpcError as error:
             # How a stream ends does not matter once every batch that was sent is answered and no other will follow.
@@ -232,9 +203,9 @@ class _Stream:
             )
         index = self._pending[self._answered - 1]
         if response.WhichOneof("result") == "outcome":
-            self._outcomes[index] = response.outcome
+            self._outcomes[index] = decode_outcome(response.outcome)
             return True
-        error = placed(decode_write_error(response.error, self._writer.source), self._batches[index])
+        error = place(decode_write_error(response.error, self._writer.source), self._batches[index])
         if isinstance(error, Retryable):
             self._turned_away = error
         elif self._refusal is None:

@@ -9,8 +9,10 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from recalld.errors import InvalidField, MissingExtra, PathNotFound, PathRefused
+from recalld.sources.encodings import LONGEST_MARK, decode_text, most_bytes
 from recalld.sources.file import path_parts
 
 # Every step down opens one name relative to the folder before it and follows no link, so a link that is swapped in
@@ -29,13 +31,16 @@ class DirectoryFiles:
 
     root: the directory; it may be a link itself, and the first `create` makes it if it is not there. Paths start with
     `/`, which is the root, so an absolute path leads nowhere else. `..`, control characters and symbolic links raise
-    PathRefused (a PermissionError and a ValueError); links, pipes and devices are not listed. Text is UTF-8; bytes that
-    are not show as U+FFFD. A file is replaced whole or not at all. Disk access runs in threads. Hard links cannot be
-    told from files: whoever may link into the root may choose what it serves. Needs a system with `openat`: on others
-    construction raises MissingExtra.
+    PathRefused (a PermissionError and a ValueError); links, pipes and devices are not listed. A file is replaced whole
+    or not at all. Disk access runs in threads. Hard links cannot be told from files: whoever may link into the root may
+    choose what it serves. Needs a system with `openat`: on others construction raises MissingExtra.
 
-    max_bytes: the largest file, 1 MiB by default. A larger one is listed, but to view or create it raises PathRefused,
-    so that `FileMemory` passes it over; its text is never read whole. Raises InvalidField when it is not at least 1.
+    Text is written in UTF-8 and read in whatever encoding `recalld.sources.encodings.decode_text` recognises: UTF-8,
+    UTF-16 and UTF-32 with a byte order mark, Windows-1252. To view any other file raises PathRefused, which says why,
+    so that `FileMemory` passes it over.
+
+    max_bytes: the largest text in bytes of UTF-8, 1 MiB by default. A larger one is listed, but to view or create it
+    raises PathRefused; it is never read whole. Raises InvalidField when it is not at least 1.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = 1024 * 1024) -> None:
@@ -70,18 +75,27 @@ class DirectoryFiles:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise PathRefused(f"path {path!r} is not a plain file")
                 with open(descriptor, "rb", closefd=False) as file:
-                    # One byte more than may be: a file can grow after it was measured.
-                    text = file.read(self.max_bytes + 1).decode("utf-8", "replace")
-            # U+FFFD is longer than the byte in whose place it stands.
-            self._check_size(path, len(text.encode()))
-            return text
+                    return self._text(path, file)
+
+    def _text(self, path: str, file: BinaryIO) -> str:
+        start = file.read(LONGEST_MARK)
+        most = most_bytes(start, self.max_bytes)
+        # One byte more than may be: a file can grow after it was measured.
+        content = start + file.read(max(0, most - len(start) + 1))
+        if len(content) > most:
+            raise self._too_large(path)
+        try:
+            text = decode_text(content)
+        except ValueError as error:
+            raise PathRefused(f"path {path!r} {error}") from None
+        self._check_size(path, text.encode())
+        return text
 
     def _create(self, path: str, text: str) -> None:
         parts = _parts(path)
         if not parts or path.endswith("/"):
             raise PathRefused(f"path {path!r} is a folder")
-        content = text.encode("utf-8", "surrogatepass")
-        self._check_size(path, len(content))
+        content = self._content(path, text)
         self.root.mkdir(parents=True, exist_ok=True)
         with self._folder(path, parts[:-1], create=True) as parent:
             with suppress(PathNotFound):
@@ -110,17 +124,35 @@ class DirectoryFiles:
                 raise PathRefused(f"path {path!r} is not a plain file")
             os.unlink(parts[-1], dir_fd=parent)
 
-    def _check_size(self, path: str, size: int) -> None:
-        if size > self.max_bytes:
-            raise PathRefused(f"path {path!r} holds more than {self.max_bytes} bytes")
+    def _content(self, path: str, text: str) -> bytes:
+        """The bytes to write; what `view` would not give back is not written."""
+        content = text.encode("utf-8", "surrogatepass")
+        self._check_size(path, content)
+        try:
+            same = decode_text(content) == text
+        except ValueError:
+            same = False
+        if not same:
+            raise PathRefused(
+                f"path {path!r}: the text would not read back; it has a NUL, half a surrogate pair, or a byte order "
+                "mark in front"
+            )
+        return content
+
+    def _check_size(self, path: str, content: bytes) -> None:
+        if len(content) > self.max_bytes:
+            raise self._too_large(path)
+
+    def _too_large(self, path: str) -> PathRefused:
+        return PathRefused(f"path {path!r} holds more than {self.max_bytes} bytes")
 
     @contextmanager
     def _folder(self, path: str, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
         """The descriptor of the folder at `parts`, reached step by step."""
         try:
             descriptor = os.open(self.root, _FOLDER & ~os.O_NOFOLLOW)
-        except FileNotFoundError:
-            raise PathNotFound(f"the root of {path!r} does not exist") from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise PathNotFound("the root directory of these files does not exist") from error
         try:
             for part in parts:
                 if create:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Protocol
 
-from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefused, ScopeViolation
+from recalld.errors import InvalidField, InvalidFilter, PathNotFound, PathRefused, ScopeViolation, SourceUnavailable
 from recalld.filters import matches
 from recalld.item import MemoryItem
 from recalld.scope import CtxLike, Scope, observe, scope_of
@@ -97,9 +97,11 @@ class FileMemory:
     empty query finds nothing. Best first, then by path. Items carry `{"path": ...}`.
 
     `where={"path_prefix": "/notes"}` looks only at and below that path, by whole segments; every other key is a
-    condition on the item, for example `{"path": {"$contains": ".md"}}`. A file that cannot be read, or is larger than
-    the tree gives out, is passed over and the context's observer is told (`memory.file_skipped` with `source`, `path`
-    and `error`). Long texts are searched in threads.
+    condition on the item, for example `{"path": {"$contains": ".md"}}`. Long texts are searched in threads.
+
+    A file that cannot be read, is no text, or is larger than the tree gives out, is passed over and the context's
+    observer is told (`memory.file_skipped` with `source`, `path` and `error`); so is a folder that cannot be read.
+    Without the root of the tree a query raises SourceUnavailable.
 
     scope: the only scope that finds and writes the files; None for all, which then share the tree.
     """
@@ -120,7 +122,7 @@ class FileMemory:
         if k <= 0 or not words or not self._serves(ctx):
             return []
         found: list[MemoryItem] = []
-        for path in await self._below("/", prefix):
+        for path in await self._below("/", prefix, ctx):
             text = await self._text(path, ctx)
             if len(text) < _SEARCHED_AT_ONCE:
                 count = _occurrences(words, text)
@@ -150,14 +152,18 @@ class FileMemory:
     def _serves(self, ctx: CtxLike) -> bool:
         return self.scope is None or scope_of(ctx) == self.scope
 
-    async def _below(self, folder: str, prefix: tuple[str, ...]) -> list[str]:
+    async def _below(self, folder: str, prefix: tuple[str, ...], ctx: CtxLike) -> list[str]:
         """The paths of the files that the prefix takes in; folders beside it are not read."""
         try:
             lines = (await self.files.view(folder)).split("\n")
-        except FileNotFoundError:
+        except OSError as error:
             if folder == "/":
-                raise
-            return []  # gone since it was listed
+                why = "is not there" if isinstance(error, FileNotFoundError) else "cannot be read"
+                message = f"source {self.name!r}: the directory of its files {why}"
+                # Where it is stands in the cause, for who owns it; the message may travel.
+                raise SourceUnavailable(message, details={"source": self.name}) from error
+            self._tell_skipped(folder, error, ctx)
+            return []
         paths: list[str] = []
         for line in filter(None, lines):
             child = line if line.startswith("/") else folder + line
@@ -166,16 +172,19 @@ class FileMemory:
             if not child.endswith("/"):
                 paths.extend([child] if inside else [])
             elif inside or prefix[: len(parts)] == parts:
-                paths.extend(await self._below(child, prefix))
+                paths.extend(await self._below(child, prefix, ctx))
         return paths
 
     async def _text(self, path: str, ctx: CtxLike) -> str:
         try:
             return await self.files.view(path)
         except OSError as error:
-            if not isinstance(error, FileNotFoundError):  # which has only gone since it was listed
-                observe(ctx, "memory.file_skipped", source=self.name, path=path, error=error)
+            self._tell_skipped(path, error, ctx)
             return ""
+
+    def _tell_skipped(self, path: str, error: OSError, ctx: CtxLike) -> None:
+        if not isinstance(error, FileNotFoundError):  # which has only gone since it was listed
+            observe(ctx, "memory.file_skipped", source=self.name, path=path, error=error)
 
 
 def _occurrences(words: Sequence[str], text: str) -> int:
@@ -199,7 +208,7 @@ def _path_of(item: MemoryItem) -> str:
         return "/" + hashlib.sha1(item.content.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
     path: Any = metadata["path"]
     if not isinstance(path, str):
-        raise InvalidField(f"metadata['path'] is a string, not {type(path).__name__}")
+        raise InvalidField(violations={"metadata.path": f"must be a string, not {type(path).__name__}"})
     parts = path_parts(path)
     if not parts or path.endswith("/"):
         raise PathRefused(f"path {path!r} is a folder")

@@ -1,23 +1,20 @@
 """What searches, writes and lists ask and answer, to and from the wire.
 
-Each pair is for both sides: a client encodes what a server decodes, and the other way round. Functions that take
-`violations` collect there what is wrong, by field path, and go on; what they return for a violating part must not be
-used. Only what the wire can carry is checked here; the limits of the contract have their checks elsewhere.
+What one side encodes the other decodes. Functions that take `violations` collect there what is wrong, by field path,
+and go on; what they return for a violating part must not be used. Nothing is held to the limits of the contract here:
+`recalld.checks` does that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from recalld.filters import Filter
 from recalld.item import MemoryItem
-from recalld.limits import LIMITS
 from recalld.store import (
     Degradation,
     ItemPage,
     RankFusion,
-    RetrievalMode,
     SearchHit,
     SearchQuery,
     SearchResult,
@@ -34,78 +31,31 @@ from recalld.wire.errors import (
     replace_unencodable,
 )
 from recalld.wire.filters import encode_filter
-from recalld.wire.items import decode_item, encode_item
-from recalld.wire.values import checked_text
-
-_INT32 = 2**31
+from recalld.wire.items import decode_item
 
 
-def encode_query(query: SearchQuery, where: Filter | None, violations: Violations) -> pb.QueryRequest:
-    """The search as a request that still lacks scope, sources, user and whether it is explained.
+def encode_query(query: SearchQuery, where: Filter | None) -> pb.QueryRequest:
+    """A search that was checked as a request that still lacks scope, sources, user and whether it is explained.
 
     where: what `query.where` means. Raises InvalidFilter for a condition that the wire cannot carry.
     """
     request = pb.QueryRequest(
-        query=checked_text(query.text, "query", violations),
-        k=encode_int32(query.k, "k", violations),
-        candidates=encode_int32(query.candidates or 0, "candidates", violations),
-        min_commit_token=checked_text(query.min_commit_token, "min_commit_token", violations),
+        query=query.text,
+        k=query.k,
+        mode=int(query.mode),  # type: ignore[arg-type] - the numbers are the wire's
+        candidates=query.candidates or 0,
+        min_commit_token=query.min_commit_token,
     )
-    mode: Any = query.mode
-    if isinstance(mode, int) and mode in RetrievalMode.__members__.values():
-        request.mode = int(mode)  # type: ignore[assignment] - the numbers are the wire's
-    else:
-        violations["mode"] = f"is {mode!r}, which is not a known mode"
-    encode_fusion(query.fusion, request.fusion, violations)
+    if query.fusion != RankFusion():
+        request.fusion.CopyFrom(encode_fusion(query.fusion))
     if where is not None:
         request.where.CopyFrom(encode_filter(where))
     return request
 
 
-def decode_query(request: pb.QueryRequest, where: Filter | None, violations: Violations) -> SearchQuery:
-    """The search of a request; zeros are what they stand for. where: the request's condition, decoded."""
-    mode = RetrievalMode.HYBRID
-    if request.mode:
-        try:
-            mode = RetrievalMode(request.mode)
-        except ValueError:
-            violations["mode"] = f"is {int(request.mode)}, which is not a known mode"
-    return SearchQuery(
-        text=request.query,
-        k=request.k or LIMITS.default_k,
-        where=where,
-        mode=mode,
-        fusion=decode_fusion(request.fusion),
-        candidates=request.candidates or None,
-        min_commit_token=request.min_commit_token,
-    )
-
-
-def encode_int32(value: Any, path: str, violations: Violations) -> int:
-    """`value`, if it is an integer that a field of 32 bits holds."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        violations[path] = f"must be an integer, not {type(value).__name__}"
-    elif not -_INT32 <= value < _INT32:
-        violations[path] = f"is {value}, an integer over 32 bits"
-    else:
-        return int(value)
-    return 0
-
-
-def encode_fusion(fusion: RankFusion, message: pb.RankFusion, violations: Violations) -> None:
-    """Sets the parts that are given; the message stays unset where none is."""
-    if fusion.k is not None:
-        message.k = encode_int32(fusion.k, "fusion.k", violations)
-    for name in ("lexical_weight", "semantic_weight"):
-        weight: Any = getattr(fusion, name)
-        if weight is None:
-            continue
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-            violations[f"fusion.{name}"] = f"must be a number, not {type(weight).__name__}"
-        elif not abs(weight) <= LIMITS.max_weight:
-            violations[f"fusion.{name}"] = f"is not in 0 to {LIMITS.max_weight:g}"
-        else:
-            setattr(message, name, weight)
+def encode_fusion(fusion: RankFusion) -> pb.RankFusion:
+    """The parts that are given; a rank constant of 0 stays unset."""
+    return pb.RankFusion(k=fusion.k or 0, lexical_weight=fusion.lexical_weight, semantic_weight=fusion.semantic_weight)
 
 
 def decode_fusion(message: pb.RankFusion) -> RankFusion:
@@ -117,9 +67,9 @@ def decode_fusion(message: pb.RankFusion) -> RankFusion:
     )
 
 
-def encode_hit(hit: SearchHit, path: str, violations: Violations, *, explain: bool) -> pb.QueryHit:
-    """The hit, with how it was ranked where that was asked for."""
-    message = pb.QueryHit(item=encode_item(hit.item, f"{path}.item", violations))
+def encode_hit(hit: SearchHit, item: item_pb2.MemoryItem, *, explain: bool) -> pb.QueryHit:
+    """The hit, with how it was ranked where that was asked for. item: the hit's, encoded."""
+    message = pb.QueryHit(item=item)
     if explain:
         why = message.explanation
         why.lexical_rank = hit.lexical_rank
@@ -166,8 +116,7 @@ def encode_summary(result: SearchResult, *, elapsed_ns: int) -> pb.QuerySummary:
     )
     summary.elapsed.FromNanoseconds(elapsed_ns)
     if result.fusion is not None:
-        summary.fusion.SetInParent()
-        encode_fusion(result.fusion, summary.fusion, {})
+        summary.fusion.CopyFrom(encode_fusion(result.fusion))
     return summary
 
 
@@ -204,14 +153,6 @@ def decode_outcome(message: pb.WriteOutcome) -> WriteOutcome:
         list(message.ids),
         message.commit_token,
         message.replayed,
-    )
-
-
-def encode_page(page: ItemPage, violations: Violations) -> pb.ListResponse:
-    """The page; the caller sees to it that it fits a message."""
-    return pb.ListResponse(
-        items=[encode_item(item, f"items[{index}]", violations) for index, item in enumerate(page.items)],
-        next_page_token=page.next_page_token,
     )
 
 

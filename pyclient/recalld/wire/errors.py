@@ -100,8 +100,9 @@ def status_bytes(error: RecalldError) -> tuple[grpc.StatusCode, str, bytes]:
     return code, message, encode_status(status)
 
 
-def error_from_rpc(error: grpc.aio.AioRpcError, source: str) -> RecalldError:
-    """The exception that a failed call means. `source` names the remote party where the status does not.
+def error_from_rpc(error: grpc.aio.AioRpcError, source: str, *, largest: str = "request") -> RecalldError:
+    """The exception that a failed call means. `source` names the remote party where the status does not; `largest` the
+    field that makes the request large, for a request that gRPC itself found too large.
 
     Without recalld's details the code decides, and `retry_after` of a retryable error is 0: the peer asked for none.
     """
@@ -113,7 +114,8 @@ def error_from_rpc(error: grpc.aio.AioRpcError, source: str) -> RecalldError:
         )
     message = f"{source}: {text or code.name}"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
-        return InvalidField(message)
+        fault = f"does not fit into a message: {text}"
+        return InvalidField(f"{source}: {largest} {fault}", violations={largest: fault})
     return _build(_BARE.get(code, InternalFailure), message, source, retry_after=0.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from recalld.errors import InvalidField, RecalldError
+from recalld.errors import DeadlineExceeded, InvalidField, RecalldError
 from recalld.scope import Ctx, Scope
 
 _LOG = logging.getLogger(__name__)
@@ -49,10 +50,15 @@ class Method:
         return self.path.rpartition("/")[2]
 
 
+def _nothing() -> None:
+    return None
+
+
 def log_event(event: str, fields: Mapping[str, Any]) -> None:
     """Logs what the memory observes: a source or a leg that did not contribute, a write that was dropped."""
     error = fields.get("error")
-    told = {name: str(value) for name, value in fields.items()}
+    # A record has a `message` of its own, and refuses another.
+    told = {"detail" if name == "message" else name: str(value) for name, value in fields.items()}
     _LOG.warning(event, extra=told, exc_info=error if isinstance(error, Exception) else None)
 
 
@@ -60,7 +66,8 @@ class Call:
     """One call in progress.
 
     stage: what it is doing, told when its deadline passes. failure: what it ended with, for the log. via: the servers
-    that it came through, this one last.
+    that it came through, this one last. request_bytes: of the one request. stall_seconds: how long a client may read
+    nothing of an answer. leave_place: gives back the place at which the call was admitted, before it ends.
     """
 
     def __init__(self, method: Method, context: Context) -> None:
@@ -68,6 +75,9 @@ class Call:
         self.context = context
         self.request_id = ""
         self.via: tuple[str, ...] = ()
+        self.request_bytes = 0
+        self.stall_seconds: float | None = None
+        self.leave_place: Callable[[], None] = _nothing
         self.stage = method.name.lower()
         self.failure: RecalldError | None = None
         self.deadline: float | None = None
@@ -93,18 +103,27 @@ class Call:
         return None
 
     async def send(self, message: Message) -> None:
-        """Sends one message of a server stream; waits while the client does not read."""
-        await self.context.write(message.SerializeToString())
+        """Sends one message of a server stream; waits while the client does not read, and raises DeadlineExceeded when
+        it reads nothing for too long."""
+        try:
+            async with asyncio.timeout(self.stall_seconds):
+                await self.context.write(message.SerializeToString())
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"the client read nothing for {self.stall_seconds:g} s", details={"stage": "sending"}
+            ) from None
 
 
 def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
     """The message in the bytes. Raises InvalidField when there are too many or they are no such message."""
     if len(data) > max_bytes:
-        raise InvalidField(f"the message has {len(data)} bytes, more than the {max_bytes} of max_message_bytes")
+        raise InvalidField(
+            violations={"message": f"has {len(data)} bytes, more than the {max_bytes} of max_message_bytes"}
+        )
     try:
         return cls.FromString(data)
     except DecodeError:
-        raise InvalidField(f"the message is not a valid {cls.DESCRIPTOR.full_name}") from None
+        raise InvalidField(violations={"message": f"is not a valid {cls.DESCRIPTOR.full_name}"}) from None
 
 
 class Requests(Generic[M]):

@@ -12,6 +12,7 @@ from recalld.store import ItemPage, SearchHit
 from recalld.v1 import item_pb2
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import Violations, encode_item
+from recalld.wire.answers import encode_hit
 
 #: Frames end here even where a message may be larger, so that a client has the first hits early.
 _FRAME_BYTES = 256 * 1024
@@ -35,7 +36,7 @@ def frames(hits: Iterable[SearchHit], *, explain: bool, max_message_bytes: int) 
     most = min(_FRAME_BYTES, max_message_bytes - _OVERHEAD)
     frame, size = pb.QueryHits(), 0
     for hit in hits:
-        message = _hit(hit, explain=explain)
+        message = encode_hit(hit, encoded(hit.item), explain=explain)
         added = _embedded_bytes(message)
         if frame.hits and size + added > most:
             yield pb.QueryResponse(hits=frame)
@@ -44,18 +45,6 @@ def frames(hits: Iterable[SearchHit], *, explain: bool, max_message_bytes: int) 
         size += added
     if frame.hits:
         yield pb.QueryResponse(hits=frame)
-
-
-def _hit(hit: SearchHit, *, explain: bool) -> pb.QueryHit:
-    message = pb.QueryHit(item=encoded(hit.item))
-    if explain:
-        message.explanation.lexical_rank = hit.lexical_rank
-        message.explanation.semantic_rank = hit.semantic_rank
-        if hit.lexical_score is not None:
-            message.explanation.lexical_score = hit.lexical_score
-        if hit.semantic_score is not None:
-            message.explanation.semantic_score = hit.semantic_score
-    return message
 
 
 #: Reads a page: the most items, and the token of where it begins.

@@ -7,21 +7,18 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf.duration_pb2 import Duration
-
 from recalld.errors import AllSourcesFailed, InvalidField
 from recalld.item import MemoryItem, writable_attributes
 from recalld.limits import Limits
 from recalld.sources.composite import CompositeMemory
-from recalld.store import UNSET, ItemPage, SearchResult
+from recalld.store import UNSET, ItemPage
 from recalld.v1 import memory_service_pb2 as pb
-from recalld.wire import reason_number
+from recalld.wire.answers import encode_outcome, encode_summary
 from recalld_server.transport import page_tokens
 from recalld_server.transport.call import Call, Method, Requests, Work
 from recalld_server.transport.commits import commit_write, only_failure
 from recalld_server.transport.framing import encoded, frames, page_within
 from recalld_server.transport.interceptors.admission import Admission
-from recalld_server.transport.outcomes import encode_outcome
 from recalld_server.transport.pipeline import methods_of
 from recalld_server.transport.requests import (
     Mask,
@@ -68,10 +65,12 @@ class MemoryService:
         except AllSourcesFailed as error:
             failure = only_failure(error)
             raise failure from failure.__cause__
-        most = self._limits.max_message_bytes
-        for frame in frames(result.hits, explain=request.explain, max_message_bytes=most):
-            await call.send(frame)
-        await call.send(pb.QueryResponse(summary=_summary(result, time.perf_counter_ns() - started)))
+        summary = encode_summary(result, elapsed_ns=time.perf_counter_ns() - started)
+        async with self._admission.sending(call):
+            most = self._limits.max_message_bytes
+            for frame in frames(result.hits, explain=request.explain, max_message_bytes=most):
+                await call.send(frame)
+            await call.send(pb.QueryResponse(summary=summary))
 
     async def write(self, requests: Requests[pb.WriteRequest], call: Call) -> None:
         gate = self._admission.gate(Work.WRITE)
@@ -152,23 +151,3 @@ def _changes(item: MemoryItem, mask: Sequence[Mask]) -> dict[str, Any]:
     if attributes:
         changes["attributes"] = attributes
     return changes
-
-
-def _summary(result: SearchResult, elapsed_ns: int) -> pb.QuerySummary:
-    summary = pb.QuerySummary(
-        hit_count=len(result.hits),
-        degradations=[
-            pb.Degradation(component=each.component, reason=reason_number(each.reason), message=each.message)
-            for each in result.degradations
-        ],
-        elapsed=Duration(seconds=elapsed_ns // 1_000_000_000, nanos=elapsed_ns % 1_000_000_000),
-        commit_token=result.commit_token,
-    )
-    fusion = result.fusion
-    if fusion is not None:
-        summary.fusion.k = fusion.k or 0
-        if fusion.lexical_weight is not None:
-            summary.fusion.lexical_weight = fusion.lexical_weight
-        if fusion.semantic_weight is not None:
-            summary.fusion.semantic_weight = fusion.semantic_weight
-    return summary

@@ -52,9 +52,17 @@ def _method(service: ServiceDescriptor, descriptor: MethodDescriptor, work: Work
 class Pipeline(grpc.GenericRpcHandler):
     """Answers the calls of some methods, each inside the interceptors, the first one outermost."""
 
-    def __init__(self, methods: Sequence[Method], interceptors: Sequence[Interceptor], max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        methods: Sequence[Method],
+        interceptors: Sequence[Interceptor],
+        *,
+        max_message_bytes: int,
+        stall_seconds: float,
+    ) -> None:
         self._interceptors = tuple(reversed(interceptors))
         self._max_message_bytes = max_message_bytes
+        self._stall_seconds = stall_seconds
         self._by_path = {method.path: self._handler(method) for method in methods}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
@@ -65,6 +73,9 @@ class Pipeline(grpc.GenericRpcHandler):
         # cancelled call suspended, and whatever it holds is given back only when it is collected.
         async def answer(received: Any, context: Context) -> bytes | None:
             call = Call(method, context)
+            call.stall_seconds = self._stall_seconds
+            if isinstance(received, bytes):
+                call.request_bytes = len(received)
             proceed: Proceed = partial(self._run, call, received)
             for interceptor in self._interceptors:
                 proceed = partial(interceptor, call, proceed)

@@ -15,6 +15,7 @@ from recalld.limits import Limits
 from recalld.scope import Scope
 from recalld.store import RankFusion, RetrievalMode, SearchQuery
 from recalld.v1 import memory_service_pb2 as pb
+from recalld.wire.answers import decode_fusion
 from recalld_server.transport.checks import RequestChecks
 
 Mask = tuple[str, ...]
@@ -102,11 +103,7 @@ def read_query(request: pb.QueryRequest, limits: Limits) -> Query:
 
 
 def _fusion(fusion: pb.RankFusion, checks: RequestChecks) -> RankFusion:
-    wanted = RankFusion(
-        k=fusion.k or None,
-        lexical_weight=fusion.lexical_weight if fusion.HasField("lexical_weight") else None,
-        semantic_weight=fusion.semantic_weight if fusion.HasField("semantic_weight") else None,
-    )
+    wanted = decode_fusion(fusion)
     checks.fusion(wanted)
     return wanted
 

@@ -44,7 +44,9 @@ class TransportConfig:
     linger: seconds for which a stop refuses new calls at least, before it closes the port. A port that closes at once
     ends calls that arrive at that very moment with CANCELLED now and then; after this long, clients went elsewhere.
     max_concurrent_*: calls of a kind at work at once; queries and reads let four times as many wait, writes as many.
-    patience: seconds that a call waits for its turn before it is refused as OVERLOADED.
+    patience: seconds that a call waits for its turn before it is refused as OVERLOADED. max_waiting_bytes: of messages
+    that wait for their turn, of all calls and streams together. stall_seconds: how long a client may read nothing of a
+    streamed answer before the call ends with DEADLINE_EXCEEDED.
     tls_cert, tls_key: PEM files; given, the port speaks TLS.
     """
 
@@ -57,6 +59,8 @@ class TransportConfig:
     max_concurrent_writes: int = 64
     max_write_streams: int = 1000
     patience: float = 5.0
+    max_waiting_bytes: int = 64 * 1024 * 1024
+    stall_seconds: float = 30.0
     tls_cert: Path | None = None
     tls_key: Path | None = None
     reflection: bool = True
@@ -112,14 +116,26 @@ async def serve(served: Served, config: TransportConfig) -> RunningServer:
     cannot be read."""
     stopping = asyncio.Event()
     draining = Draining(served.memory.name, stopping)
-    admission = Admission(config.capacities(), config.patience)
+    admission = Admission(
+        config.capacities(),
+        config.patience,
+        sending=4 * config.max_concurrent_queries,
+        max_waiting_bytes=config.max_waiting_bytes,
+    )
     methods = [
         *memory.MemoryService(served.memory, config.limits, admission, stopping).methods(),
         *admin.AdminService(served, config.limits).methods(),
     ]
     server = grpc.aio.server(options=_options(config.limits))
     server.add_generic_rpc_handlers(
-        (Pipeline(methods, in_order(Hops(uuid.uuid4().hex), draining, admission), config.limits.max_message_bytes),)
+        (
+            Pipeline(
+                methods,
+                in_order(Hops(uuid.uuid4().hex), draining, admission),
+                max_message_bytes=config.limits.max_message_bytes,
+                stall_seconds=config.stall_seconds,
+            ),
+        )
     )
     services = [memory.SERVICE.full_name, admin.SERVICE.full_name]
     status = health.Health()

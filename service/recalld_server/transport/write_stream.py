@@ -12,11 +12,11 @@ from recalld.limits import Limits
 from recalld.sources.composite import CompositeMemory
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
+from recalld.wire.answers import encode_outcome
 from recalld_server.transport.call import Call, Requests
 from recalld_server.transport.commits import commit_write
-from recalld_server.transport.interceptors.admission import Gate
-from recalld_server.transport.outcomes import encode_outcome
-from recalld_server.transport.requests import Write, read_write
+from recalld_server.transport.interceptors.admission import Charge, Gate
+from recalld_server.transport.requests import read_write
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,23 +98,29 @@ class WriteStream:
 
     def _start(self, request: pb.WriteRequest) -> None:
         try:
-            write = read_write(request, self.limits)
+            charge = self.gate.charge(request.ByteSize())
         except RecalldError as error:
             work = _refused(request.sequence, error)
         else:
-            work = self._apply(request.sequence, write)
+            work = self._apply(request, charge)
         self._pending.append(asyncio.create_task(work))
 
-    async def _apply(self, sequence: int, write: Write) -> pb.WriteResponse:
+    async def _apply(self, request: pb.WriteRequest, charge: Charge) -> pb.WriteResponse:
+        sequence = request.sequence
         try:
-            # Places are given first come first served, so the batches of a lane reach the memory in their order.
+            # Places are given first come first served, so the batches of a lane reach the memory in their order. What
+            # waits for one is the message as it came, which takes far less than its items.
             async with self.gate.queued():
+                charge.let_go()
+                write = read_write(request, self.limits)
                 outcome = await commit_write(self.memory, write, self.call, lane=(id(self), write.scope))
         except RecalldError as error:
             return pb.WriteResponse(sequence=sequence, error=encode_write_error(error))
         except Exception as error:  # noqa: BLE001 - a defect fails its batch; the others have their own answers
             _LOG.exception("defect")
             return pb.WriteResponse(sequence=sequence, error=encode_write_error(error))
+        finally:
+            charge.let_go()
         return pb.WriteResponse(sequence=sequence, outcome=encode_outcome(outcome))
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
+import shutil
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recalld import Ctx, DirectoryFiles, FileMemory
-from recalld.errors import InvalidField, PathRefused
+from recalld.errors import InvalidField, PathRefused, SourceUnavailable
 from recalld.sources import directory
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="DirectoryFiles needs openat")
@@ -141,10 +144,62 @@ async def test_pipes_are_neither_listed_nor_waited_for(files: DirectoryFiles, ro
             await call
 
 
-async def test_bytes_that_are_no_text_do_not_hide_the_rest(files: DirectoryFiles, root: Path, ctx: Ctx):
-    (root / "binary").write_bytes(b"\xff\xfe coffee")
-    assert await files.view("/binary") == "\ufffd\ufffd coffee"
-    assert len(await FileMemory(files).query("coffee", k=9, ctx=ctx)) == 2
+class TestEncodings:
+    TEXT = "Café au lait, 3 € — naïve coffee."
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
+    async def test_are_read(self, files: DirectoryFiles, root: Path, ctx: Ctx, encoding: str):
+        (root / "note.txt").write_bytes(self.TEXT.encode(encoding))
+        assert await files.view("/note.txt") == self.TEXT
+        found = await FileMemory(files).query("café €", k=9, ctx=ctx)
+        assert [item.content for item in found] == [self.TEXT]
+
+    @pytest.mark.parametrize(("mark", "encoding"), [("\ufeff", "utf-16-be"), ("\ufeff", "utf-32-be")])
+    async def test_in_either_order_of_bytes(self, files: DirectoryFiles, root: Path, mark: str, encoding: str):
+        (root / "note.txt").write_bytes((mark + self.TEXT + "日本\U0001f375").encode(encoding))
+        assert await files.view("/note.txt") == self.TEXT + "日本\U0001f375"
+
+    async def test_latin_1_is_read(self, files: DirectoryFiles, root: Path):
+        (root / "note.txt").write_bytes("Zürich, \xa0Ærø, 20 °C\r\n".encode("latin-1"))
+        assert await files.view("/note.txt") == "Zürich, \xa0Ærø, 20 °C\r\n"
+
+    @pytest.mark.parametrize("content", [b"", codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE])
+    async def test_an_empty_file_is_an_empty_text(self, files: DirectoryFiles, root: Path, content: bytes):
+        (root / "empty").write_bytes(content)
+        assert await files.view("/empty") == ""
+
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [
+            (b"\xff\xfe coffee", "begins as utf-16-le"),
+            (codecs.BOM_UTF8 + b"coffee \xe9", "begins as utf-8"),
+            ("coffee".encode("utf-16-le"), "NUL"),
+            (b"coffee\0", "NUL"),
+            (b"coffee \x81 is not in Windows-1252", "neither UTF-8 nor"),
+            (b"\x89PNG\r\n\x1a\n coffee", "neither UTF-8 nor"),
+            ("кофе и чай, coffee".encode("cp1251"), "neither UTF-8 nor"),
+            ("コーヒー coffee".encode("euc-jp"), "neither UTF-8 nor"),
+            ("café, coffee".encode() + b"\xff", "neither UTF-8 nor"),
+            ("café, coffee".encode() + "à la crème".encode("cp1252"), "neither UTF-8 nor"),
+            (bytes(range(256)), "NUL|neither UTF-8 nor"),
+        ],
+    )
+    async def test_what_is_no_text_is_passed_over_and_told(
+        self, files: DirectoryFiles, root: Path, ctx: Ctx, observed: Any, content: bytes, why: str
+    ):
+        (root / "noise").write_bytes(content)
+        with pytest.raises(PathRefused, match=why):
+            await files.view("/noise")
+        found = await FileMemory(files).query("coffee", k=9, ctx=ctx)
+        assert [item.content for item in found] == ["plain coffee"]
+        ((event, fields),) = observed
+        assert (event, fields["path"]) == ("memory.file_skipped", "/noise")
+
+    @pytest.mark.parametrize("text", ["a\0b", "half a pair \ud83d", "\ufeffmarked"])
+    async def test_what_would_not_read_back_is_not_written(self, files: DirectoryFiles, text: str):
+        with pytest.raises(PathRefused, match="would not read back"):
+            await files.create("/new.txt", text)
+        assert await files.view("/") == "/plain.txt"
 
 
 async def test_names_that_are_no_text_are_not_listed(files: DirectoryFiles, root: Path):
@@ -163,11 +218,25 @@ async def test_the_root_is_made_by_the_first_write_and_not_before(tmp_path: Path
     files = DirectoryFiles(tmp_path / "new" / "root")
     with pytest.raises(FileNotFoundError):
         await files.view("/")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SourceUnavailable):
         await FileMemory(files).query("x", k=1, ctx=ctx)
     assert not (tmp_path / "new").exists()
     await files.create("/a.txt", "text")
     assert await files.view("/") == "/a.txt"
+
+
+@pytest.mark.parametrize("left", ["nothing", "a file"])
+async def test_a_root_that_has_vanished_is_told_apart_from_one_with_nothing_in_it(
+    files: DirectoryFiles, root: Path, ctx: Ctx, left: str
+):
+    shutil.rmtree(root)
+    if left == "a file":
+        root.write_text("coffee")
+    with pytest.raises(SourceUnavailable) as caught:
+        await FileMemory(files, "handbook").query("coffee", k=9, ctx=ctx)
+    assert str(caught.value) == "source 'handbook': the directory of its files is not there"
+    told = "".join(traceback.format_exception(caught.value))
+    assert str(root) in told  # for the log
 
 
 async def test_a_write_that_fails_leaves_the_old_file_whole(
@@ -222,10 +291,21 @@ class TestSize:
         assert (event, fields["source"], fields["path"]) == ("memory.file_skipped", "files", "/over.txt")
         assert "20 bytes" in str(fields["error"])
 
-    async def test_it_is_the_text_that_counts(self, root: Path):
-        (root / "binary").write_bytes(b"\xff" * 7)
-        with pytest.raises(PathRefused):
-            await DirectoryFiles(root, max_bytes=20).view("/binary")
+    @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+    @pytest.mark.parametrize("text", ["x" * 20, "é" * 10, "日" * 6, "\U0001f375" * 5])
+    async def test_it_is_the_text_that_counts(self, root: Path, encoding: str, text: str):
+        files = DirectoryFiles(root, max_bytes=20)
+        (root / "note").write_bytes(text.encode(encoding))
+        assert await files.view("/note") == text
+        (root / "note").write_bytes((text + text[0]).encode(encoding))
+        with pytest.raises(PathRefused, match="20 bytes"):
+            await files.view("/note")
+
+    async def test_a_letter_that_is_longer_in_utf_8_counts_as_there(self, root: Path):
+        (root / "old").write_bytes(b"caf\xe9 au lait, caf\xe9 ")
+        with pytest.raises(PathRefused, match="20 bytes"):
+            await DirectoryFiles(root, max_bytes=20).view("/old")
+        assert await DirectoryFiles(root, max_bytes=22).view("/old") == "café au lait, café "
 
     async def test_what_could_not_be_read_again_is_not_written(self, root: Path):
         files = DirectoryFiles(root, max_bytes=20)

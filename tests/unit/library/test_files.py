@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from recalld import Ctx, DirectoryFiles, FileMemory, InMemoryFiles, MemoryItem, RecalldError
-from recalld.errors import InvalidFilter
+from recalld import Ctx, DirectoryFiles, FileMemory, InMemoryFiles, MemoryItem, RecalldError, Scope
+from recalld.errors import InvalidFilter, ScopeViolation, SourceUnavailable
 
 
 @pytest.fixture(params=["memory", "directory"])
@@ -202,6 +202,25 @@ class TestQuery:
         ((event, fields),) = observed
         assert (event, fields["source"], fields["path"]) == ("memory.file_skipped", "files", "/locked.txt")
 
+    async def test_so_is_a_folder_but_not_the_root(self, ctx: Ctx, observed: Any):
+        class Locked(InMemoryFiles):
+            locked = "/locked"
+
+            async def view(self, path: str) -> str:
+                if path.rstrip("/") == self.locked:
+                    raise PermissionError("no")
+                return await super().view(path)
+
+        files = Locked()
+        for name in ("locked/in", "open/in"):
+            await files.create(f"/{name}.txt", "coffee")
+        assert paths(await FileMemory(files).query("coffee", k=9, ctx=ctx)) == ["/open/in.txt"]
+        ((event, fields),) = observed
+        assert (event, fields["path"]) == ("memory.file_skipped", "/locked/")
+        files.locked = ""
+        with pytest.raises(SourceUnavailable, match="source 'files': the directory of its files cannot be read"):
+            await FileMemory(files).query("coffee", k=9, ctx=ctx)
+
     async def test_long_texts_are_searched_off_the_event_loop(self, ctx: Ctx):
         threads: set[int] = set()
 
@@ -235,6 +254,18 @@ class TestWrite:
         found = await memory.query("coffee", k=1, ctx=ctx)
         await memory.write(found, ctx=ctx)
         assert await files.view("/") == "/a"
+
+    async def test_for_one_scope_another_neither_finds_nor_writes(self, files: Tree, ctx: Ctx):
+        await files.create("/a", "coffee")
+        for scope in (Scope("acme", "sales"), Scope("acme"), Scope()):
+            memory = FileMemory(files, scope=scope)
+            assert await memory.query("coffee", k=9, ctx=ctx) == []
+            with pytest.raises(ScopeViolation):
+                await memory.write([MemoryItem("text", "s", metadata={"path": "/b"})], ctx=ctx)
+        assert await files.view("/") == "/a"
+        own = FileMemory(files, scope=Scope("acme", "support"))
+        await own.write([MemoryItem("more coffee", "s", metadata={"path": "/b"})], ctx=ctx)
+        assert len(await own.query("coffee", k=9, ctx=ctx)) == 2
 
     @pytest.mark.parametrize("path", [3, None, "/", "", "/a/", "/../a", "/a\0"])
     async def test_a_wrong_path_stores_nothing_of_the_batch(self, files: Tree, ctx: Ctx, path: Any):

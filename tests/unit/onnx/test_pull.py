@@ -16,6 +16,7 @@ from recalld.errors import InvalidField, SourceUnavailable
 from recalld_server.adapters.onnx.config import EmbedderConfig
 from recalld_server.adapters.onnx.model import TextModel
 from recalld_server.adapters.onnx.pull import pull_model
+from recalld_server.cli import main
 
 COMMIT = "0" * 40
 
@@ -86,12 +87,24 @@ def hub(build: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def test_a_model_is_fetched_with_what_it_needs_only(hub: Hub, tmp_path: Path) -> None:
-    directory = pull_model("acme/tiny", tmp_path / "models")
-    assert directory == tmp_path / "models" / "tiny"
-    assert TextModel(EmbedderConfig(model=directory)).identity.name == "tiny"
+    directory = tmp_path / "mine"
+    pull_model("acme/tiny", directory)
+    assert TextModel(EmbedderConfig(model=directory)).identity.name == "mine"
     assert (directory / "LICENSE").read_text() == "the licence"
     assert {"onnx/model.onnx", "tokenizer.json", "1_Pooling/config.json"} <= hub.fetched
     assert not hub.fetched & {"pytorch_model.bin", "onnx/model_quantized.onnx"}
+
+
+@pytest.mark.parametrize(("flags", "folder"), [([], "models/acme/tiny"), (["--to", "some/where"], "some/where")])
+def test_the_command_puts_it_into_one_folder_and_says_which(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, flags: list[str], folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["models", "pull", "acme/tiny", *flags]) == 0
+    assert [
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("tokenizer.json") if "published" not in path.parts
+    ] == [f"{folder}/tokenizer.json"]
+    assert f"recalld serve --model {folder}" in capsys.readouterr().out
 
 
 def test_a_model_that_the_hub_does_not_have(hub: Hub, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +24,9 @@ class Peer(memory_service_pb2_grpc.MemoryServiceServicer, admin_service_pb2_grpc
     """Records what it is sent and answers as scripted.
 
     query, acknowledge: what the next calls and batches do instead of the default, first come first served. The default
-    is to stream `items` with a summary, and to accept a batch in the source `memory`.
+    is to stream `items` with a summary, and to accept a batch in the source `memory`. unary: what the other calls
+    answer, or a list of it, first come first served; without it `answers` by the type of the request. BatchWrite does
+    without both.
     """
 
     def __init__(self) -> None:
@@ -45,12 +48,14 @@ class Peer(memory_service_pb2_grpc.MemoryServiceServicer, admin_service_pb2_grpc
         self.acknowledge: list[Callable[[Pb.WriteRequest], Awaitable[Pb.WriteResponse | None]]] = []
         self.abort_write: RecalldError | None = None
         self.unary: Any = None
+        self.answers: dict[type, Any] = {}
         self.queries: list[Pb.QueryRequest] = []
         self.batches: list[Pb.WriteRequest] = []
         self.requests: list[Any] = []
         self.streams = 0
         self.infos = 0
         self.metadata: dict[str, str] = {}
+        self.remaining: float | None = None
         self.ended = asyncio.Event()
         self._arrived = asyncio.Event()
         self.target = ""
@@ -107,6 +112,7 @@ class Peer(memory_service_pb2_grpc.MemoryServiceServicer, admin_service_pb2_grpc
     async def Query(self, request: Pb.QueryRequest, context: Any) -> AsyncIterator[Pb.QueryResponse]:
         self.queries.append(request)
         self.metadata = dict(context.invocation_metadata())
+        self.remaining = context.time_remaining()
         try:
             if self.query:
                 await self.query.pop(0)(context)
@@ -119,6 +125,8 @@ class Peer(memory_service_pb2_grpc.MemoryServiceServicer, admin_service_pb2_grpc
 
     async def Write(self, requests: Any, context: Any) -> AsyncIterator[Pb.WriteResponse]:
         self.streams += 1
+        self.metadata = dict(context.invocation_metadata())
+        self.remaining = context.time_remaining()
         if self.abort_write is not None:
             await self.fail(context, self.abort_write)
         waiting: asyncio.Queue[Pb.WriteRequest | None] = asyncio.Queue()
@@ -151,13 +159,17 @@ class Peer(memory_service_pb2_grpc.MemoryServiceServicer, admin_service_pb2_grpc
 
     async def _answer(self, request: Any, context: Any) -> Any:
         self.requests.append(request)
-        answer = self.unary.pop(0) if isinstance(self.unary, list) else self.unary
+        self.metadata = dict(context.invocation_metadata())
+        self.remaining = context.time_remaining()
+        answer = self.unary.pop(0) if isinstance(self.unary, list) else self.unary or self.answers.get(type(request))
         if isinstance(answer, RecalldError):
             await self.fail(context, answer)
         return answer
 
     async def BatchWrite(self, request: Any, context: Any) -> Any:
-        return await self._answer(request, context)
+        answer = await self._answer(request, context)
+        accepted = self.outcome(Pb.WriteRequest(items=request.items)).outcome
+        return answer or Pb.BatchWriteResponse(outcome=accepted)
 
     async def BatchGet(self, request: Any, context: Any) -> Any:
         return await self._answer(request, context)
@@ -210,6 +222,39 @@ class Relay:
             self._server.close()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class OneHit(memory_service_pb2_grpc.MemoryServiceServicer, admin_service_pb2_grpc.AdminServiceServicer):
+    """Finds the words of the query themselves."""
+
+    def GetServerInfo(self, request: Any, context: Any) -> admin_service_pb2.GetServerInfoResponse:
+        return admin_service_pb2.GetServerInfoResponse(name="upstream")
+
+    def Query(self, request: Any, context: Any) -> Iterator[Pb.QueryResponse]:
+        response = Pb.QueryResponse()
+        response.hits.hits.add().item.content = request.query
+        yield response
+        yield Pb.QueryResponse(summary=Pb.QuerySummary())
+
+
+@pytest.fixture
+def threaded() -> Iterator[Callable[..., str]]:
+    """Starts a server with threads of its own, for tests that have several event loops or none; gives its target."""
+    servers: list[grpc.Server] = []
+
+    def serve(credentials: grpc.ServerCredentials | None = None) -> str:
+        server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+        servers.append(server)
+        memory_service_pb2_grpc.add_MemoryServiceServicer_to_server(OneHit(), server)
+        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(OneHit(), server)
+        address = "127.0.0.1:0"
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+        server.start()
+        return f"127.0.0.1:{port}"
+
+    yield serve
+    for server in servers:
+        server.stop(None)
 
 
 @pytest.fixture

@@ -117,9 +117,9 @@ async def test_a_stream_that_the_server_aborts_while_we_send_raises_the_servers_
     peer: Any, error: RecalldError
 ) -> None:
     # More than flow control lets through unread, so that the send is still going on when the call ends.
-    peer.info.limits.max_content_bytes = 200_000
+    peer.info.limits.max_content_bytes = 65_536
     peer.abort_write = error
-    items = [MemoryItem("x" * 200_000, "me") for _ in range(8)]
+    items = [MemoryItem("x" * 60_000, "me") for _ in range(30)]
     async with RemoteMemory(peer.target) as remote:
         with pytest.raises(type(error), match=error.message):
             await remote.write(items, ctx=CTX)
@@ -163,27 +163,35 @@ async def test_one_bad_item_keeps_every_item_from_being_sent(peer: Any) -> None:
     assert (peer.infos, peer.batches) == (0, [])
 
 
-async def test_what_this_server_would_refuse_is_refused_before_anything_is_sent(peer: Any) -> None:
-    peer.info.limits.max_message_bytes = 3000
+async def test_what_any_server_would_refuse_is_refused_before_anything_is_sent(peer: Any) -> None:
     items = [
-        *_items(2),
+        *_items(200),
         MemoryItem("", "me"),
-        MemoryItem("é" * 501, "me"),
         MemoryItem("x", "me", id="i" * 257),
         MemoryItem("again", "me", id="i1"),
-        MemoryItem("x", "me", metadata={"big": "x" * 3000}),
+        MemoryItem("x", "me", attributes=MemoryAttributes(namespace="n" * 257, importance=1.5)),
     ]
     async with RemoteMemory(peer.target) as remote:
         with pytest.raises(InvalidField) as caught:
             await remote.write(items, ctx=CTX)
     assert set(caught.value.violations) == {
-        "items[2].content",
-        "items[3].content",
-        "items[4].id",
-        "items[5].id",
-        "items[6]",
+        "items[200].content",
+        "items[201].id",
+        "items[202].id",
+        "items[203].attributes.namespace",
+        "items[203].attributes.importance",
     }
-    assert "items[1].id" in caught.value.violations["items[5].id"]
+    assert "items[1].id" in caught.value.violations["items[202].id"]
+    assert (peer.infos, peer.batches) == (0, [])
+
+
+async def test_what_this_server_has_no_room_for_is_refused_before_anything_is_sent(peer: Any) -> None:
+    peer.info.limits.max_message_bytes = 3000
+    items = [*_items(5), MemoryItem("é" * 501, "me"), MemoryItem("x", "me", metadata={"big": "x" * 3000})]
+    async with RemoteMemory(peer.target) as remote:
+        with pytest.raises(InvalidField) as caught:
+            await remote.write(items, ctx=CTX)
+    assert set(caught.value.violations) == {"items[5].content", "items[6]"}
     assert peer.batches == []
 
 

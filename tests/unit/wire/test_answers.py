@@ -20,18 +20,17 @@ from recalld.store import (
     WriteOutcome,
 )
 from recalld.v1 import memory_service_pb2 as pb
-from recalld.wire import Violations
+from recalld.wire import Violations, encode_filter, encode_item
 from recalld.wire.answers import (
     decode_degradation,
+    decode_fusion,
     decode_hit,
     decode_outcome,
     decode_page,
-    decode_query,
     decode_result,
     encode_degradation,
     encode_hit,
     encode_outcome,
-    encode_page,
     encode_query,
     encode_summary,
 )
@@ -39,61 +38,30 @@ from recalld.wire.answers import (
 ADA = Compare(Field("user_id"), Op.EQ, "ada")
 
 _WEIGHTS = st.none() | st.floats(0, 1_000_000)
-_FUSIONS = st.builds(RankFusion, st.none() | st.integers(1, 10_000), _WEIGHTS, _WEIGHTS)
-_QUERIES = st.builds(
-    SearchQuery,
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    k=st.integers(1, 1000),
-    mode=st.sampled_from(RetrievalMode),
-    fusion=_FUSIONS,
-    candidates=st.none() | st.integers(1, 10_000),
-    min_commit_token=st.sampled_from(["", "token"]),
-)
 
 
-@given(query=_QUERIES)
-def test_a_search_comes_back_as_it_was(query: SearchQuery) -> None:
-    violations: Violations = {}
-    request = encode_query(query, ADA, violations)
-    assert decode_query(request, ADA, violations) == SearchQuery(
-        query.text, query.k, ADA, query.mode, query.fusion, query.candidates, query.min_commit_token
+@given(fusion=st.builds(RankFusion, st.none() | st.integers(1, 10_000), _WEIGHTS, _WEIGHTS))
+def test_a_fusion_comes_back_as_it_was(fusion: RankFusion) -> None:
+    request = encode_query(SearchQuery("words", fusion=fusion), None)
+    assert decode_fusion(request.fusion) == fusion
+
+
+def test_a_search_says_what_it_asks_and_leaves_the_rest_to_the_server() -> None:
+    asked = SearchQuery("words", 7, mode=RetrievalMode.LEXICAL, candidates=90, min_commit_token="t")  # noqa: S106
+    assert encode_query(asked, ADA) == pb.QueryRequest(
+        query="words",
+        k=7,
+        mode=pb.RETRIEVAL_MODE_LEXICAL,
+        candidates=90,
+        min_commit_token="t",  # noqa: S106 - a commit token
+        where=encode_filter(ADA),
     )
-    assert request.HasField("where")
-    assert violations == {}
+    plain = encode_query(SearchQuery("words"), None)
+    assert plain == pb.QueryRequest(query="words", k=10, mode=pb.RETRIEVAL_MODE_HYBRID)
 
 
-def test_a_request_that_says_nothing_asks_for_the_defaults() -> None:
-    assert decode_query(pb.QueryRequest(), None, {}) == SearchQuery("", 10)
-
-
-@pytest.mark.parametrize(
-    ("query", "path"),
-    [
-        (SearchQuery("x", k="3"), "k"),  # type: ignore[arg-type]
-        (SearchQuery("x", k=True), "k"),
-        (SearchQuery("x", k=2**31), "k"),
-        (SearchQuery(7), "query"),  # type: ignore[arg-type]
-        (SearchQuery("\ud800"), "query"),
-        (SearchQuery("x", mode=9), "mode"),  # type: ignore[arg-type]
-        (SearchQuery("x", mode="lexical"), "mode"),  # type: ignore[arg-type]
-        (SearchQuery("x", candidates=2.5), "candidates"),  # type: ignore[arg-type]
-        (SearchQuery("x", fusion=RankFusion(k="2")), "fusion.k"),  # type: ignore[arg-type]
-        (SearchQuery("x", fusion=RankFusion(lexical_weight="2")), "fusion.lexical_weight"),  # type: ignore[arg-type]
-        (SearchQuery("x", fusion=RankFusion(semantic_weight=10**400)), "fusion.semantic_weight"),
-        (SearchQuery("x", fusion=RankFusion(semantic_weight=float("nan"))), "fusion.semantic_weight"),
-        (SearchQuery("x", min_commit_token=b"t"), "min_commit_token"),  # type: ignore[arg-type]
-    ],
-)
-def test_what_cannot_travel_is_named(query: SearchQuery, path: str) -> None:
-    violations: Violations = {}
-    encode_query(query, None, violations)
-    assert list(violations) == [path]
-
-
-def test_a_mode_that_is_unknown_is_named() -> None:
-    violations: Violations = {}
-    decode_query(pb.QueryRequest(mode=9), None, violations)  # type: ignore[arg-type]
-    assert list(violations) == ["mode"]
+def _encode(hit: SearchHit, *, explain: bool) -> pb.QueryHit:
+    return encode_hit(hit, encode_item(hit.item, "item", {}), explain=explain)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +73,14 @@ def test_a_mode_that_is_unknown_is_named() -> None:
     ],
 )
 def test_a_hit_keeps_how_it_was_ranked(hit: SearchHit) -> None:
-    assert decode_hit(encode_hit(hit, "hits[0]", {}, explain=True), "hits[0]", {}) == hit
-    unexplained = encode_hit(hit, "hits[0]", {}, explain=False)
+    assert decode_hit(_encode(hit, explain=True), "hits[0]", {}) == hit
+    unexplained = _encode(hit, explain=False)
     assert not unexplained.HasField("explanation")
     assert decode_hit(unexplained, "hits[0]", {}) == SearchHit(hit.item)
 
 
 def test_an_item_that_does_not_read_is_named_by_its_place() -> None:
-    message = encode_hit(SearchHit(MemoryItem("a", "memory")), "hits[3]", {}, explain=False)
+    message = _encode(SearchHit(MemoryItem("a", "memory")), explain=False)
     message.item.metadata["empty"].SetInParent()
     violations: Violations = {}
     assert decode_hit(message, "hits[3]", violations) is None
@@ -152,11 +120,8 @@ def test_a_split_comes_back_with_its_errors() -> None:
 
 def test_a_page_comes_back() -> None:
     page = ItemPage([MemoryItem("a", "memory", id="a"), MemoryItem("b", "memory", id="b")], "next")
-    assert decode_page(encode_page(page, {}), {}) == page
-
-
-def test_an_item_of_a_page_that_does_not_read_is_named() -> None:
-    message = encode_page(ItemPage([MemoryItem("a", "m"), MemoryItem("b", "m")]), {})
+    message = pb.ListResponse(items=[encode_item(item, "item", {}) for item in page.items], next_page_token="next")  # noqa: S106
+    assert decode_page(message, {}) == page
     message.items[1].metadata["empty"].SetInParent()
     violations: Violations = {}
     decode_page(message, violations)

@@ -25,8 +25,26 @@ log = logging.getLogger("recalld.lancedb")
 FORMAT = 1
 MARKER = "recalld.json"
 _MARKER_BEING_WRITTEN = ".recalld.json."
-#: What may lie in an otherwise empty directory: what a fresh volume has, further sources, a marker not yet in place.
-_IGNORED = ("lost+found", "sources", _MARKER_BEING_WRITTEN)
+#: What may lie in an otherwise empty directory, besides hidden files: further sources, and what file systems, network
+#: storages and desktops put onto a volume by themselves. In lower case.
+_NOBODYS = frozenset(
+    {
+        "sources",
+        "lost+found",
+        "aquota.user",
+        "aquota.group",
+        "@eadir",
+        "@recycle",
+        "#recycle",
+        "#snapshot",
+        "$recycle.bin",
+        "system volume information",
+        "network trash folder",
+        "temporary items",
+        "desktop.ini",
+        "thumbs.db",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +126,7 @@ def _claim(directory: Path) -> None:
         raise StorageCorrupt(f"data directory {directory} is not a directory")
     directory.mkdir(parents=True, exist_ok=True)
     marker = directory / MARKER
-    foreign = [name for name in sorted(os.listdir(directory)) if not name.startswith(_IGNORED)]
+    foreign = [name for name in sorted(os.listdir(directory)) if not _is_nobodys(name)]
     # A second server may have put the marker in place between the two looks, so the marker is looked for last.
     if marker.exists():
         _check(marker, directory)
@@ -119,6 +137,10 @@ def _claim(directory: Path) -> None:
         )
     else:
         _mark(marker)
+
+
+def _is_nobodys(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _NOBODYS
 
 
 def _check(marker: Path, directory: Path) -> None:

@@ -44,7 +44,7 @@ def _key(kind: str, text: str) -> str:
     try:
         digest = blake2b(text.encode(), digest_size=18).digest()
     except UnicodeEncodeError as error:
-        raise InvalidField(f"{text!r} is not valid Unicode") from error
+        raise InvalidField(violations={"id": f"{text!r} is not valid Unicode"}) from error
     return kind + b64encode(digest, values.DIGEST_SIGNS).decode()
 
 
@@ -98,7 +98,7 @@ def _check_text(bodies: Iterable[Body | None]) -> None:
             if body is not None:
                 body.content.encode()
         except UnicodeEncodeError as error:
-            raise InvalidField("content is not valid Unicode") from error
+            raise InvalidField(violations={"content": "is not valid Unicode"}) from error
 
 
 def _array(column: Any, kind: Any) -> Any:

@@ -53,7 +53,7 @@ def dump(metadata: Mapping[str, Any]) -> str:
         text = json.dumps({key: _plain(value) for key, value in metadata.items()}, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError) as error:
-        raise InvalidField(f"metadata: {error}") from error
+        raise InvalidField(violations={"metadata": str(error)}) from error
     return text
 
 

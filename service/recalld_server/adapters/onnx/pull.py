@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from recalld.errors import InvalidField, RecalldError, SourceUnavailable
 from recalld_server.adapters.onnx.layout import EXTERNAL_DATA, MODEL_FILES, read_layout
+from recalld_server.extras import needing
 
 #: What `read_layout` and the runtime read, and what the licence asks to keep. Quantised and optimised variants stay.
 _NEEDED = (
@@ -26,26 +27,26 @@ _NEEDED = (
 )
 
 
-def pull_model(name: str, dest: Path) -> Path:
-    """Fetches model `name` (`owner/model`) into `dest`/model and returns that directory, ready for EmbedderConfig.
+def pull_model(name: str, directory: Path) -> None:
+    """Fetches model `name` (`owner/model`) into `directory`, which is then ready for EmbedderConfig.
 
     Blocks, over the network. Raises SourceUnavailable when the hub cannot be reached, InvalidField when it has no such
-    model to give, BrokenModel when what it has is not an ONNX embedding model, RecalldError without `recalld[models]`.
+    model to give, BrokenModel when what it has is not an ONNX embedding model, MissingExtra without `recalld[models]`.
     """
-    try:
+    with needing("models", "fetching a model"):
         import huggingface_hub
         from huggingface_hub import errors as hub_errors
-    except ImportError as error:
-        raise RecalldError("fetching a model needs huggingface_hub: install recalld[models]") from error
     hub: Any = cast("Any", huggingface_hub)
     errors: Any = cast("Any", hub_errors)
     if name.count("/") != 1 or not all(name.split("/")) or ".." in name:
         raise InvalidField(violations={"name": f"must be owner/model, not {name!r}"})
-    directory = dest / name.split("/")[1]
     try:
         # The environment is read at each call, not when the hub's client was first imported.
+        endpoint = os.environ.get("HF_ENDPOINT")
+        # Asked first: the download takes a folder that is there already for the model when the hub does not answer.
+        revision: str = hub.HfApi(endpoint=endpoint).model_info(name, revision="main").sha
         hub.snapshot_download(
-            name, local_dir=directory, allow_patterns=list(_NEEDED), endpoint=os.environ.get("HF_ENDPOINT")
+            name, revision=revision, local_dir=directory, allow_patterns=list(_NEEDED), endpoint=endpoint
         )
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise InvalidField(violations={"name": f"the model hub has no model {name!r} for you"}) from None
@@ -58,4 +59,3 @@ def pull_model(name: str, dest: Path) -> Path:
     except OSError as error:
         raise RecalldError(f"cannot write {directory}: {error.strerror}") from error
     read_layout(directory)
-    return directory

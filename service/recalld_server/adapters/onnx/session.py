@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
+from recalld.onnx_runtime import load_onnxruntime
 from recalld_server.adapters.onnx.layout import BrokenModel
 
 _KNOWN_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
@@ -51,7 +51,7 @@ def default_threads() -> int:
 
 
 def _open(path: Path, threads: int) -> Any:
-    runtime = cast("Any", onnxruntime)
+    runtime = load_onnxruntime()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
