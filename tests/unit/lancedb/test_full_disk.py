@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from recalld.errors import Overloaded
+from recalld.errors import StorageFull
 from recalld.item import MemoryItem
 from recalld.scope import Scope
 from recalld_server.adapters.lancedb.engine import lancedb
@@ -54,7 +54,7 @@ async def test_nothing_is_lost_and_the_error_says_what_to_do(
         lambda: store.delete(scope, "a"),
         lambda: store.put(Scope("acme", "never-written"), note("a")),
     ):
-        with pytest.raises(Overloaded, match=r"disk .* is full \(0 of 4 MiB are free\)\. Free some space .* delete"):
+        with pytest.raises(StorageFull, match=r"disk .* is full \(0 of 4 MiB are free\)\. Free some space .* delete"):
             await change()
     assert await store.ids(scope) == ["b", "a"]
     assert await store.by_words(scope, "words") == ["a"]
@@ -78,7 +78,7 @@ async def test_it_is_told_where_the_file_system_says_so(
 
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", fsync)
-        with pytest.raises(Overloaded, match="disk of the data directory is full"):
+        with pytest.raises(StorageFull, match="disk of the data directory is full"):
             await store.put(scope, note("b"))
     await store.put(scope, note("c"))
 
@@ -93,7 +93,7 @@ async def test_it_is_told_where_the_engine_says_so(
         raise RuntimeError("lance error: IO error: /secret/path: No space left on device (os error 28)")
 
     monkeypatch.setattr(lancedb.merge.LanceMergeInsertBuilder, "execute", execute)
-    with pytest.raises(Overloaded, match="disk of the data directory is full") as caught:
+    with pytest.raises(StorageFull, match="disk of the data directory is full") as caught:
         await store.put(scope, note("b"))
     assert "secret" not in caught.value.message
-    assert caught.value.retry_after >= 10
+    assert caught.value.details == {"resource": "disk"}

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recalld.errors import InternalFailure, Overloaded, RecalldError, SourceUnavailable, StorageCorrupt
+from recalld.errors import InternalFailure, RecalldError, SourceUnavailable, StorageCorrupt, StorageFull
 from recalld_server.adapters.lancedb.layout import Layout
 
 log = logging.getLogger("recalld.lancedb")
@@ -94,10 +94,9 @@ def disk_full(layout: Layout, doing: str) -> RecalldError:
     if layout.local is not None and layout.local.exists():
         usage = shutil.disk_usage(layout.local)
         left = f" ({usage.free >> 20} of {usage.total >> 20} MiB are free)"
-    return Overloaded(
+    return StorageFull(
         f"could not {doing}: the disk of the data directory is full{left}. Free some space on it and try again; a "
-        "delete needs a little too, and what was deleted frees its space some minutes later",
-        retry_after=30.0,
+        "delete needs a little too, and what was deleted frees its space some minutes later"
     )
 
 
