@@ -28,6 +28,9 @@ _TYPES = {
     Kind.TIME: _TIME,
 }
 
+#: Before what a table says of the model that made its vectors.
+_MODEL = "recalld.model."
+
 # Declared in the field itself, the primary key is there from the first commit on; without one, concurrent upserts of
 # a new key leave two rows.
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
