@@ -129,6 +129,9 @@ class Settings(BaseSettings):
         default=50_000, ge=1000, description="rows of a scope from which on a vector index is built"
     )
     receipt_days: float = Field(default=7.0, gt=0, le=3650, description="days that an idempotency key is remembered")
+    expired_days: float = Field(
+        default=7.0, ge=0, le=36_500, description="days that an expired memory is kept before it is erased"
+    )
     model: Path | None = Field(
         default=None,
         description="directory of an embedding model in the Hugging Face ONNX layout; default: the bundled",

@@ -203,6 +203,7 @@ def _lance_config(settings: Settings, name: str, root: str, model: ModelIdentity
         open_tables=settings.open_tables,
         vector_index_threshold=settings.vector_index_rows,
         receipt_retention=timedelta(days=settings.receipt_days),
+        expired_retention=timedelta(days=settings.expired_days),
     )
 
 

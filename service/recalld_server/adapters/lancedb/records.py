@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recalld.engine.analysis import index_text
-from recalld.engine.records import Body, Commit, Head, Receipt, Record, shown_attributes
+from recalld.engine.records import Body, Commit, Receipt, Record, shown_attributes
 from recalld.errors import InternalFailure, InvalidField
 from recalld.filters import Kind
 from recalld.item import MemoryAttributes, MemoryItem, MemoryStatus, Visibility
@@ -183,15 +183,6 @@ def to_receipts(table: Any, wanted: Mapping[str, str]) -> list[Receipt]:
             written = EPOCH if time is None else instant(time)
             found.append(Receipt(wanted[key], told["fingerprint"], told["revision"], tuple(told["ids"]), written))
     return found
-
-
-def to_heads(table: Any) -> list[Head]:
-    """The head of a table that holds STATE_COLUMNS, if its row is among them."""
-    keys = table.column("key").to_pylist()
-    if HEAD_KEY not in keys:
-        return []
-    at = keys.index(HEAD_KEY)
-    return [Head(table.column("revision")[at].as_py(), table.column("sequence")[at].as_py() or 0)]
 
 
 def to_items(table: Any, source: str) -> list[MemoryItem]:

@@ -35,9 +35,6 @@ _MODEL = "recalld.model."
 # a new key leave two rows.
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 
-#: The beginning of what the table says of the model that made its vectors.
-_MODEL = "recalld.model."
-
 #: What a filter column of metadata holds.
 METADATA_COLUMNS: Mapping[str, Any] = {
     "tokens": pa.list_(pa.string()),
