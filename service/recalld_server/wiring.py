@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeAlias
 
 from recalld._version import __version__
 from recalld.decorators.read_only import ReadOnlyMemory
@@ -71,6 +72,10 @@ async def _run(settings: Settings) -> None:
         await server.stop()
 
 
+#: Raises when what it checks is gone or does not answer.
+Check: TypeAlias = "Callable[[], Awaitable[None]]"
+
+
 @asynccontextmanager
 async def open_served(settings: Settings) -> AsyncGenerator[Served]:
     """The configured memory; closes it in the end. Raises RecalldError when a source cannot open."""
@@ -79,9 +84,14 @@ async def open_served(settings: Settings) -> AsyncGenerator[Served]:
     embedder = await asyncio.to_thread(load_embedder, embedder_config(settings))
     try:
         await embedder.warm()
-        memory = await _compose(settings, embedder)
+        checks: list[Check] = []
+        memory = await _compose(settings, embedder, checks)
+
+        async def check() -> None:
+            await asyncio.gather(*(each() for each in checks))
+
         try:
-            yield Served(memory, lambda: _describe(memory, settings, embedder.identity))
+            yield Served(memory, lambda: _describe(memory, settings, embedder.identity), check)
         finally:
             await memory.close()
     finally:
@@ -132,23 +142,31 @@ def _describe(memory: CompositeMemory, settings: Settings, model: ModelIdentity)
     )
 
 
-async def _compose(settings: Settings, embedder: OnnxEmbedder) -> CompositeMemory:
-    """The sources as one memory. Sources number their records each on their own, and their scores do not compare."""
+async def _compose(settings: Settings, embedder: OnnxEmbedder, checks: list[Check]) -> CompositeMemory:
+    """The sources as one memory. Sources number their records each on their own, and their scores do not compare.
+
+    checks: takes what tells whether the place of a source's records is still there.
+    """
     opened: list[MemorySource] = []
     try:
         for source in _configured(settings):
-            opened.append(_guarded(await _open(settings, source, embedder), source))
+            opened.append(_guarded(await _open(settings, source, embedder, checks), source))
         return CompositeMemory(opened, rank_across_sources, settings.name, "origin")
     except BaseException:
         await CompositeMemory(opened).close()
         raise
 
 
-async def _open(settings: Settings, source: SourceSettings, embedder: OnnxEmbedder) -> MemorySource:
+async def _open(
+    settings: Settings, source: SourceSettings, embedder: OnnxEmbedder, checks: list[Check]
+) -> MemorySource:
     match source:
         case LanceSettings():
             further = "" if source.name == _DEFAULT_SOURCE.name else f"/sources/{source.name}"
-            return await open_memory(settings, source.name, settings.data.rstrip("/") + further, embedder, limits=None)
+            root = settings.data.rstrip("/") + further
+            records = await open_records(_lance_config(settings, source.name, root, embedder.identity))
+            checks.append(records.check)
+            return LocalMemory(records, embedder, limits=None)  # the door has checked
         case FilesSettings():
             only = Scope(source.org_id, source.domain_id) if source.org_id is not None else None
             files = DirectoryFiles(source.path, max_bytes=LIMITS.max_content_bytes)

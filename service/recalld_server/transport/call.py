@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from recalld.errors import DeadlineExceeded, InvalidField, RecalldError
 from recalld.scope import Ctx, Scope
+from recalld_server.transport.beside import beside_the_loop
 
 _LOG = logging.getLogger(__name__)
 
@@ -138,4 +139,6 @@ class Requests(Generic[M]):
         """The next message, None when the client has sent all. Raises InvalidField for what does not decode."""
         data = await self._context.read()
         # The end of the stream is grpc.aio.EOF, the one thing here that is not bytes.
-        return decode(self._cls, data, self._max_bytes) if isinstance(data, bytes) else None
+        if not isinstance(data, bytes):
+            return None
+        return await beside_the_loop(len(data), lambda: decode(self._cls, data, self._max_bytes))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
 
 from recalld.errors import AllSourcesFailed, InvalidField
 from recalld.item import MemoryItem, writable_attributes
@@ -15,6 +17,7 @@ from recalld.store import UNSET, ItemPage
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire.answers import encode_outcome, encode_summary
 from recalld_server.transport import page_tokens
+from recalld_server.transport.beside import beside_the_loop
 from recalld_server.transport.call import Call, Method, Requests, Work
 from recalld_server.transport.commits import commit_write, only_failure
 from recalld_server.transport.framing import encoded, frames, page_within
@@ -32,6 +35,9 @@ from recalld_server.transport.requests import (
 from recalld_server.transport.write_stream import WriteStream
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"]
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 class MemoryService:
@@ -59,7 +65,7 @@ class MemoryService:
 
     async def query(self, request: pb.QueryRequest, call: Call) -> None:
         started = time.perf_counter_ns()
-        query = read_query(request, self._limits)
+        query = await self._read(read_query, request)
         try:
             result = await self._memory.select(query.sources).search(query.asked, ctx=call.ctx(query.scope, query.user))
         except AllSourcesFailed as error:
@@ -77,11 +83,11 @@ class MemoryService:
         await WriteStream(self._memory, self._limits, gate, self._stopping, call).run(requests)
 
     async def batch_write(self, request: pb.BatchWriteRequest, call: Call) -> pb.BatchWriteResponse:
-        outcome = await commit_write(self._memory, read_write(request, self._limits), call)
+        outcome = await commit_write(self._memory, await self._read(read_write, request), call)
         return pb.BatchWriteResponse(outcome=encode_outcome(outcome))
 
     async def batch_get(self, request: pb.BatchGetRequest, call: Call) -> pb.BatchGetResponse:
-        get = read_get(request, self._limits)
+        get = await self._read(read_get, request)
         found = await self._source(request.source).get(get.ids, ctx=call.ctx(get.scope, get.user))
         known = {item.id for item in found}
         missing = [id for id in dict.fromkeys(get.ids) if id not in known]
@@ -94,7 +100,7 @@ class MemoryService:
         return response
 
     async def list(self, request: pb.ListRequest, call: Call) -> pb.ListResponse:
-        wanted = read_list(request, self._limits)
+        wanted = await self._read(read_list, request)
         token = page_tokens.decode(request, self._limits)
         source, ctx = self._source(request.source), call.ctx(wanted.scope, wanted.user)
 
@@ -107,7 +113,7 @@ class MemoryService:
         return pb.ListResponse(items=items, next_page_token=page_tokens.encode(request, following) if following else "")
 
     async def update(self, request: pb.UpdateRequest, call: Call) -> pb.UpdateResponse:
-        update = read_update(request, self._limits)
+        update = await self._read(read_update, request)
         source, ctx = self._source(request.source), call.ctx(update.scope, update.user)
         item = await source.update(
             update.item.id or "", ctx=ctx, if_revision=update.if_revision, **_changes(update.item, update.mask)
@@ -115,7 +121,7 @@ class MemoryService:
         return pb.UpdateResponse(item=encoded(item), commit_token=await source.commit_token(ctx=ctx))
 
     async def delete(self, request: pb.DeleteRequest, call: Call) -> pb.DeleteResponse:
-        delete = read_delete(request, self._limits)
+        delete = await self._read(read_delete, request)
         source, ctx = self._source(request.source), call.ctx(delete.scope, delete.user)
         selected = delete.selected
         if isinstance(selected, Sequence):
@@ -123,6 +129,10 @@ class MemoryService:
         else:
             count = await source.delete(ctx=ctx, where=selected, dry_run=request.dry_run)
         return pb.DeleteResponse(deleted_count=count, commit_token=await source.commit_token(ctx=ctx))
+
+    async def _read(self, read: Callable[[M, Limits], T], request: M) -> T:
+        """The checked request. Checking a large one takes many times what decoding it takes."""
+        return await beside_the_loop(request.ByteSize(), lambda: read(request, self._limits))
 
     def _source(self, name: str) -> CompositeMemory:
         return self._memory.select([name] if name else [])

@@ -15,6 +15,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
+from recalld_server.transport.beside import beside_the_loop
 from recalld_server.transport.call import Call, Context, Method, Requests, Work, decode
 
 #: The rest of a call: the interceptors further in, then the method. Gives the bytes of the answer, if there is one.
@@ -89,10 +90,12 @@ class Pipeline(grpc.GenericRpcHandler):
         request = (
             Requests(method.request, call.context, most)
             if method.streams_in
-            else decode(method.request, received, most)
+            else await beside_the_loop(len(received), lambda: decode(method.request, received, most))
         )
         response = await method.run(request, call)
-        return None if response is None else response.SerializeToString()
+        if response is None:
+            return None
+        return await beside_the_loop(response.ByteSize(), response.SerializeToString)
 
 
 _MAKERS: Mapping[tuple[bool, bool], Callable[..., Handler]] = {

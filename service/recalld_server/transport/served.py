@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from recalld.engine.ports import ModelIdentity
@@ -32,9 +32,17 @@ class ServerDescription:
     candidates: int
 
 
+async def _always_there() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The memory behind a server, and what the server tells of itself."""
+    """The memory behind a server, and what the server tells of itself.
+
+    check: raises when what the memory is kept in is gone, or does not answer.
+    """
 
     memory: CompositeMemory
     describe: Callable[[], ServerDescription]
+    check: Callable[[], Awaitable[None]] = _always_there

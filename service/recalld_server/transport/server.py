@@ -47,6 +47,7 @@ class TransportConfig:
     patience: seconds that a call waits for its turn before it is refused as OVERLOADED. max_waiting_bytes: of messages
     that wait for their turn, of all calls and streams together. stall_seconds: how long a client may read nothing of a
     streamed answer before the call ends with DEADLINE_EXCEEDED.
+    health_seconds: between two looks at whether the memory is still there, which health tells.
     tls_cert, tls_key: PEM files; given, the port speaks TLS.
     """
 
@@ -61,6 +62,7 @@ class TransportConfig:
     patience: float = 5.0
     max_waiting_bytes: int = 64 * 1024 * 1024
     stall_seconds: float = 30.0
+    health_seconds: float = 3.0
     tls_cert: Path | None = None
     tls_key: Path | None = None
     reflection: bool = True
@@ -138,7 +140,7 @@ async def serve(served: Served, config: TransportConfig) -> RunningServer:
         )
     )
     services = [memory.SERVICE.full_name, admin.SERVICE.full_name]
-    status = health.Health()
+    status = health.Health(served.check, every=config.health_seconds)
     await status.add_to(server, services)
     if config.reflection:
         names = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]

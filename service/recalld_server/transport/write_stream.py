@@ -8,11 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from recalld.errors import RecalldError, SourceUnavailable, StreamProtocol
+from recalld.lanes import Lanes
 from recalld.limits import Limits
 from recalld.sources.composite import CompositeMemory
 from recalld.v1 import memory_service_pb2 as pb
 from recalld.wire import encode_write_error
 from recalld.wire.answers import encode_outcome
+from recalld_server.transport.beside import beside_the_loop
 from recalld_server.transport.call import Call, Requests
 from recalld_server.transport.commits import commit_write
 from recalld_server.transport.interceptors.admission import Charge, Gate
@@ -21,7 +23,7 @@ from recalld_server.transport.requests import read_write
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass
+@dataclass(eq=False)
 class WriteStream:
     """One stream.
 
@@ -38,6 +40,7 @@ class WriteStream:
     _pending: deque[asyncio.Task[pb.WriteResponse]] = field(
         default_factory=deque[asyncio.Task[pb.WriteResponse]], init=False
     )
+    _reads: Lanes = field(default_factory=Lanes, init=False)
     _read: int = field(default=0, init=False)
     _reading: bool = field(default=True, init=False)
     _failure: RecalldError | None = field(default=None, init=False)
@@ -112,8 +115,13 @@ class WriteStream:
             # waits for one is the message as it came, which takes far less than its items.
             async with self.gate.queued():
                 charge.let_go()
-                write = read_write(request, self.limits)
-                outcome = await commit_write(self.memory, write, self.call, lane=(id(self), write.scope))
+                with self._reads.enter(self) as place:
+                    write = await beside_the_loop(request.ByteSize(), lambda: read_write(request, self.limits))
+                    await place.comes()
+                    # Tasks begin in the order in which they are made, and enter the lane as they begin.
+                    lane = (id(self), write.scope)
+                    commit = asyncio.create_task(commit_write(self.memory, write, self.call, lane=lane))
+                outcome = await commit
         except RecalldError as error:
             return pb.WriteResponse(sequence=sequence, error=encode_write_error(error))
         except Exception as error:  # noqa: BLE001 - a defect fails its batch; the others have their own answers
