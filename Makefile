@@ -44,6 +44,7 @@ bench: .stamps/dev ## Runs the benchmarks that need no data set; see bench/READM
 	$(BIN)/python bench/overhead.py
 	$(BIN)/python bench/bulk.py
 	$(BIN)/python bench/library.py
+	$(BIN)/python bench/lag.py
 
 grpcurl: .stamps/grpcurl ## Builds grpcurl into .bin/ (needs Go).
 
