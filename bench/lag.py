@@ -48,7 +48,8 @@ async def run(target: str, rounds: int) -> dict[str, dict[str, float]]:
         memory = memory_service_pb2_grpc.MemoryServiceStub(calls)
         health: Any = health_pb2_grpc.HealthStub(checks)
         batch, query = _batch().SerializeToString(), _query()
-        write: Any = calls.unary_unary("/recalld.v1.MemoryService/BatchWrite")
+        anything: Any = calls  # gRPC has no types for a call of bytes
+        write = anything.unary_unary("/recalld.v1.MemoryService/BatchWrite")
 
         async def filtered() -> None:
             async for _ in memory.Query(query):
